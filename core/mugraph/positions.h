@@ -20,6 +20,11 @@ struct MadeOfPositions {
 
   // Where the integers are the same for all positions of a tile, it is not worth memory of its own.
   bool is_decided() const { return !reads || (positions != 0 && (positions & integers) == 0); }
+  // Whether operators of a kernel compute a tile, in place of reading it: beyond so many memory is cheaper.
+  bool is_computed_in_kernels() const {
+    constexpr size_t kMostOperators = 24;
+    return is_decided() && operators > 1 && operators <= kMostOperators;
+  }
 };
 
 // Of iotas and numbers, of elementwise operators and transposes over what is known; nothing of other operators.

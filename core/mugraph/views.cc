@@ -10,8 +10,6 @@ namespace quern {
 
 namespace {
 
-constexpr size_t kMostOperators = 24;  // that a load becomes: beyond, memory is cheaper
-
 using Access = BlockOp::Access;
 
 // The same cuts of another tensor: `dims` gives for each dimension of the one its number in the other, or -1.
@@ -45,7 +43,7 @@ class Positions {
   // Whether operators compute a tile of the tensor, in place of reading it.
   bool are_better(int32_t id) const {
     const auto& made = made_[static_cast<size_t>(id)];
-    return made && made->is_decided() && made->operators > 1 && made->operators <= kMostOperators;
+    return made && made->is_computed_in_kernels();
   }
 
   // An operand of an elementwise operator without what only repeats its elements, which such operators do

@@ -61,18 +61,23 @@ bool fits_tma(const MuKernel& kernel, const BlockOp& load, const TensorType& who
   return neighbours || whole.element_count() == 1;
 }
 
+// Whether it should be able to bring the tiles of the loop, but for some that threads read where they lie.
 bool loop_fits_tma(const MuGraph& mugraph, const MuKernel& kernel) {
   const std::vector<Stage> stages = block_stages(kernel);
+  bool some = false;
   for (size_t i = 0; i < kernel.ops.size(); ++i) {
     const BlockOp& op = kernel.ops[i];
     if (!op.is_load() || stages[i] != Stage::loop) continue;
     const MuTensor& tensor = mugraph.tensors[static_cast<size_t>(op.tensor())];
-    if (tensor.pieced.axis >= 0) return false;
     if (tensor.numbered >= 0) continue;
+    const auto value = static_cast<BlockValue>(i);
     // The caller's tensors are taken to be dense.
-    if (!fits_tma(kernel, op, tensor.type, strides_if_dense(mugraph, tensor))) return false;
+    if (!has_tma_rows(dense_place(mugraph, op.tensor())) && !feeds_product(kernel.ops, value)) continue;
+    if (tensor.pieced.axis >= 0 || !fits_tma(kernel, op, tensor.type, strides_if_dense(mugraph, tensor)))
+      return false;
+    some = true;
   }
-  return true;
+  return some;
 }
 
 // The work of the blocks of a muGraph's only kernel, for schedules that come one after the other: how many

@@ -40,6 +40,11 @@ ScheduledBlock::ScheduledBlock(const MuGraph& mugraph, const MuKernel& kernel, c
   dtypes_.reserve(kernel.ops.size());
   for (const BlockOp& each : kernel.ops)
     places_.push_back(each.has_access() ? dense_place(mugraph, each.tensor()) : TensorPlace());
+  for (size_t i = 0; i < kernel.ops.size(); ++i) {
+    const auto value = static_cast<BlockValue>(i);
+    staged_.push_back(op(value).is_load() && is_from_memory(op(value)) &&
+                      is_staged(kernel.ops, schedule, value, stages_[i], place(value)));
+  }
   for (size_t i = 0; i < kernel.ops.size(); ++i)
     dtypes_.push_back(
         kernel.ops[i].is_compute(OpKind::contraction) && kernel.ops[i].type.shape.size() > 1

@@ -38,10 +38,7 @@ class ScheduledBlock {
   }
   // Of its tile, as the tensor has them.
   double loaded_bytes(const BlockOp& load) const;
-  bool is_staged_load(BlockValue value) const {
-    return op(value).is_load() && is_from_memory(op(value)) &&
-           is_staged(schedule_, stages_[static_cast<size_t>(value)]);
-  }
+  bool is_staged_load(BlockValue value) const { return staged_[static_cast<size_t>(value)]; }
   // An extent of a tile as layouts have it, that of the last dimension but `from_end`: rounded up, but where
   // products by warpgroups end before.
   int64_t room(size_t i, size_t from_end) const {
@@ -180,6 +177,7 @@ class ScheduledBlock {
   const bool has_product_;
   const std::map<int32_t, double> dram_shares_;  // by tensor (cache_model.h)
   std::vector<TensorPlace> places_;              // of loads and stores
+  std::vector<bool> staged_;                     // loads
   std::vector<std::optional<DType>> dtypes_;     // of products by tensor cores
   std::vector<char> product_, split_rows_;
   std::vector<unsigned> unpadded_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <set>
 
 #include "core/base/integers.h"
 #include "core/schedule/tile_work.h"
@@ -93,8 +94,38 @@ bool is_turned_matrix(const BlockOp& op) {
   return std::is_sorted(perm.begin(), perm.end());
 }
 
-bool is_staged(const KernelSchedule& schedule, Stage stage) {
-  return schedule.stages > 1 && stage == Stage::loop;
+bool feeds_product(const std::vector<BlockOp>& ops, BlockValue load) {
+  auto is_product = [&](BlockValue value) {
+    return ops[static_cast<size_t>(value)].is_compute(OpKind::contraction);
+  };
+  return std::any_of(ops.begin(), ops.end(), [&](const BlockOp& product) {
+    if (!product.is_compute(OpKind::contraction)) return false;
+    return std::any_of(product.operands.begin(), product.operands.end(), [&](BlockValue operand) {
+      std::set<BlockValue> made_of = {operand};
+      for (std::vector<BlockValue> left = {operand}; !left.empty();) {
+        const BlockOp& op = ops[static_cast<size_t>(left.back())];
+        left.pop_back();
+        for (BlockValue each : op.operands)
+          if (made_of.insert(each).second) left.push_back(each);
+      }
+      return made_of.contains(load) && std::none_of(made_of.begin(), made_of.end(), is_product);
+    });
+  });
+}
+
+bool has_tma_rows(const TensorPlace& place) {
+  if (!place.pieces.empty()) return false;
+  const auto size = static_cast<int64_t>(dtype_size(place.dtype));
+  for (size_t d = 0; d < place.shape.size(); ++d)
+    if (place.shape[d] > 1 && place.strides[d] != 1 && place.strides[d] * size % kTensorMapAlignment != 0)
+      return false;
+  return true;
+}
+
+bool is_staged(const std::vector<BlockOp>& ops, const KernelSchedule& schedule, BlockValue load, Stage stage,
+               const TensorPlace& place) {
+  return schedule.stages > 1 && stage == Stage::loop &&
+         (!schedule.producer || has_tma_rows(place) || feeds_product(ops, load));
 }
 
 int multicast_axis(const KernelSchedule& schedule) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "core/schedule/schedule.h"
 #include "core/schedule/tensor_place.h"
@@ -26,8 +27,14 @@ constexpr int64_t kUnpaddedUnit = 32;  // what registers and swizzled rows have 
 // Whether rows and columns change places, and nothing else does.
 bool is_turned_matrix(const BlockOp& op);
 
-// Whether the load comes through a stage of the ring in shared memory.
-bool is_staged(const KernelSchedule& schedule, Stage stage);
+// Whether what a product multiplies is made of this load, and of no other product.
+bool feeds_product(const std::vector<BlockOp>& ops, BlockValue load);
+// Whether TMA could bring rows of it: all of them begin at whole 16 bytes.
+bool has_tma_rows(const TensorPlace& place);
+// Whether the load comes through a stage of the ring in shared memory. Beside a producer threads read what TMA cannot bring where
+// it lies, if they need it in registers anyway.
+bool is_staged(const std::vector<BlockOp>& ops, const KernelSchedule& schedule, BlockValue load, Stage stage,
+               const TensorPlace& place);
 
 // The axis along which blocks are pairs that share tiles (multicast); -1: none. And whether they share this
 // load's.

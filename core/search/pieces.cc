@@ -125,6 +125,11 @@ class Cutter {
       computed_.push_back(made.has_value());
       made_.push_back(made ? made : made_of_integers(node.type.dtype, node.type.shape));
     }
+    for (ValueId id = 0; id < static_cast<ValueId>(graph_.nodes.size()); ++id)
+      if (const auto at = static_cast<size_t>(id); needed_[at] && outside_[at].empty() && !is_output_[at] &&
+                                                   computed_[at] && !is_leaf(node(id)) &&
+                                                   made_[at]->is_computed_in_kernels())
+        outside_[at] = "positions decide it, kernels that read it compute it";
   }
   bool is_numbered(ValueId id) const {
     return computed_[static_cast<size_t>(id)] && made_[static_cast<size_t>(id)]->is_decided();

@@ -40,6 +40,9 @@ BlockFacts::BlockFacts(const MuKernel& kernel, BlockProgram given, const std::ve
     program.users.push_back({value, value});
   }
   sink_behind_loop();
+  for (BlockValue value = 0; value < count(); ++value)
+    staged_.push_back(program.op(value).is_load() &&
+                      quern::is_staged(program.ops, schedule, value, program.stage(value), place(value)));
 }
 
 // What is computed element by element of what the loop does not change, and read behind it alone.

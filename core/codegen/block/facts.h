@@ -73,7 +73,7 @@ struct BlockFacts {
   bool is_shared_by_blocks(const BlockOp& load) const;
   // Whether nobody writes it while the kernel runs.
   bool is_settled(const TensorPlace& place) const;
-  bool is_staged(BlockValue load) const { return quern::is_staged(schedule, program.stage(load)); }
+  bool is_staged(BlockValue load) const { return staged_[static_cast<size_t>(load)]; }
   // Loads into registers are issued an iteration before their use.
   bool prefetches() const { return schedule.prefetch && schedule.stages == 0; }
 
@@ -104,6 +104,8 @@ struct BlockFacts {
 
  private:
   void sink_behind_loop();
+
+  std::vector<bool> staged_;  // loads
 };
 
 }  // namespace quern

@@ -60,7 +60,6 @@ class GlobalMemory : BlockPart {
   };
   const std::vector<Parameter>& parameters() const { return parameters_; }
   // An iteration's loads into registers; and what makes those of the next iteration those of this one.
-  const Body& fetch() const { return fetch_; }
   Body take_fetch() { return std::move(fetch_); }
   Body take_next() { return std::move(next_); }
 

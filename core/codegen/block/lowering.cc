@@ -179,10 +179,11 @@ Status BlockLowering::check_warps() const {
       "three warpgroups are for products by wgmma whose rows are 3 times a power of two, from 192 on");
 }
 
-// Nobody but TMA fills the stages of a producer: what threads copy, all of them would have to wait for.
+// Nobody but TMA fills the stages of a producer: what threads copy, all of them would have to wait for. They may load what no
+// stage has into registers.
 Status BlockLowering::check_producer() const {
   if (!schedule_.producer) return {};
-  if (staged_.tma_tiles() > 0 && !staged_.has_copies() && memory_.fetch().empty()) return {};
+  if (staged_.tma_tiles() > 0 && !staged_.has_copies()) return {};
   const auto loads = std::count_if(program_.ops.begin(), program_.ops.end(), [&](const BlockOp& op) {
     return op.is_load() && program_.stage(&op - &program_.ops[0]) == Stage::loop;
   });

@@ -159,7 +159,7 @@ Status mask_intervals(Draft& draft, const PassContext&) {
   TileLoop& loop = *draft.loop;
   Draft::Section& section = draft.section(Stage::loop);
   if (!loop.masked || loop.groups_stay_outstanding || section.begins_with_barrier ||
-      has_barriers(section.body) || !loop.loads.empty())
+      has_barriers(section.body) || (!loop.loads.empty() && !draft.producer))
     return Status(ErrorCode::UNSUPPORTED,
                   "intervals is for loops that change nothing where positions mask all, without barriers");
   Expr second_attempt = truth(false);

@@ -216,6 +216,11 @@ Body overlapped_loop(const Draft& draft, const Parts& parts, const std::optional
   };
   // The wait for their tiles stands in front of the wait for their turn.
   auto first_products = [&](Builder& at, const Expr& iteration) {
+    if (!loop.loads.empty()) {
+      Body loads = loop.names;
+      Builder(loads).add(loop.loads);
+      in_scope(at, iteration, loads);
+    }
     Body body = part_of_iteration(draft, parts.first, {}), turn;
     if (several) Builder(turn).emit(Instr::order_wait, {group_of(draft)}, {draft.workers});
     body.insert(std::find_if(body.begin(), body.end(), is_of_product), turn.begin(), turn.end());

@@ -12,7 +12,7 @@ Status skip_masked_tiles(Draft& draft, const PassContext&) {
       draft.schedule.intervals)
     return {};
   Draft::Section& section = draft.section(Stage::loop);
-  if (has_barriers(section.body) || !draft.loop->loads.empty()) return {};
+  if (has_barriers(section.body) || (!draft.loop->loads.empty() && !draft.producer)) return {};
   const MaskedIterations& masked = *draft.loop->masked;
   const Symbol possible = make_variable("possible", Scalar::boolean),
                busy = make_variable("busy", Scalar::boolean);

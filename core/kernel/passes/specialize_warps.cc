@@ -93,6 +93,7 @@ Body consumer_loop(const Draft& draft) {
     Builder(out).rolled(loop.iteration, begin, end, [&](Builder& to) {
       to.add(stage_tiles(draft));
       to.add(loop.names);
+      to.add(loop.loads);
       if (section.begins_with_barrier) to.add(draft.barrier());
       to.add(tma_wait(draft));
       to.add(work);
@@ -125,8 +126,8 @@ bool meets(const Draft& draft) {
 
 Status specialize_warps(Draft& draft, const PassContext&) {
   if (!draft.producer || !draft.loop) return {};
-  check(!draft.ring.maps.empty() && draft.ring.cp_async.empty() && draft.loop->loads.empty(),
-        "a producer warp brings all tiles of a loop by TMA");
+  check(!draft.ring.maps.empty() && draft.ring.cp_async.empty(),
+        "a producer warp brings the tiles of a ring by TMA");
   if (draft.groups() > 1 && (draft.loop->masked || meets(draft)))
     return Status(ErrorCode::UNSUPPORTED,
                   "groups that take tiles in turns (pingpong) have no barriers of their own");
