@@ -65,7 +65,7 @@ def make_inputs(graph, generator):
     tensors = []
     for (name, dtype, shape, _), (_, view) in zip(graph.inputs, random_inputs(graph, generator)):
         if dtype in ("f16", "bf16", "f32"):
-            scale = 1 / math.sqrt(shape[-2]) if len(shape) >= 2 and name.startswith("w") else 1
+            scale = 1 / math.sqrt(shape[-2]) if len(shape) >= 2 and (name.startswith("w") or name.endswith("weight")) else 1
             view.mul_(scale)
             if any(op in ("sqrt", "log") for _, op, *_ in graph.ops):
                 view.abs_()
