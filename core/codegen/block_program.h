@@ -27,6 +27,14 @@ struct BlockProgram {
                                 std::all_of(op(value).operands.begin(), op(value).operands.end(),
                                             [this](BlockValue operand) { return is_fixed(operand); }));
   }
+  // Elements are numbers that the dtype has, as those of masks are.
+  bool has_numbers_of(BlockValue value, DType dtype) const {
+    const BlockOp& op = this->op(value);
+    if (is_number(value)) return round_to(dtype, op.number()) == op.number();
+    if (is_cast(op)) return *op.attrs().dtype == dtype || has_numbers_of(op.operands[0], dtype);
+    return op.is_compute(OpCode::where) && has_numbers_of(op.operands[1], dtype) &&
+           has_numbers_of(op.operands[2], dtype);
+  }
   // Has one user, and that is it.
   bool only_for(BlockValue value, BlockValue user) const {
     const auto& all = users[static_cast<size_t>(value)];

@@ -198,7 +198,7 @@ class Rewriter {
     }
     BlockValue value = compute(to, maker.code, std::move(operands), maker.attrs);
     // Kernels compute in f32 what operators over whole tensors round.
-    if (dtype_size(tensor.type.dtype) == 2) {
+    if (dtype_size(tensor.type.dtype) == 2 && maker.code != OpCode::cast) {
       Attrs attrs;
       attrs.dtype = tensor.type.dtype;
       value = compute(to, OpCode::cast, {value}, std::move(attrs));

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "core/base/integers.h"
 #include "core/mugraph/narrow.h"
 #include "core/mugraph/tensor_view.h"
 
@@ -409,6 +410,8 @@ ScheduledBlock::WarpgroupProduct ScheduledBlock::by_warpgroups(size_t i) const {
                               side == 0 ? schedule_.warps[1] : 1, schedule_.workers() / 32);
   const auto groups = static_cast<double>(schedule_.workers() / 128);
   out.m_copies = groups / static_cast<double>(out.parts.m * out.parts.k);
+  // Steps that the inner dimension has room for, and no elements, are left out.
+  if (out.parts.k == 1) out.tile.k = round_up(op(each.operands[0]).type.shape.back(), 16);
   return out;
 }
 

@@ -94,6 +94,27 @@ bool is_turned_matrix(const BlockOp& op) {
   return std::is_sorted(perm.begin(), perm.end());
 }
 
+bool differ_in_front(const Ints& a, const Ints& b) {
+  const Ints &few = a.size() < b.size() ? a : b, &more = a.size() < b.size() ? b : a;
+  const auto rest = static_cast<std::ptrdiff_t>(more.size() - few.size());
+  return std::equal(few.begin(), few.end(), more.begin() + rest) &&
+         std::all_of(more.begin(), more.begin() + rest, [](int64_t extent) { return extent == 1; });
+}
+
+bool is_stored_alone(const std::vector<BlockOp>& ops, BlockValue value) {
+  for (size_t user = static_cast<size_t>(value) + 1; user < ops.size(); ++user) {
+    const BlockOp& op = ops[user];
+    if (std::find(op.operands.begin(), op.operands.end(), value) == op.operands.end() || op.is_store())
+      continue;
+    const bool by_elements = op.is_accumulate() || op.is_compute(OpKind::elementwise) ||
+                             op.is_compute(OpCode::cast) || op.is_compute(OpCode::reshape);
+    if (!by_elements || !differ_in_front(op.type.shape, ops[static_cast<size_t>(value)].type.shape) ||
+        !is_stored_alone(ops, static_cast<BlockValue>(user)))
+      return false;
+  }
+  return true;
+}
+
 bool feeds_product(const std::vector<BlockOp>& ops, BlockValue load) {
   auto is_product = [&](BlockValue value) {
     return ops[static_cast<size_t>(value)].is_compute(OpKind::contraction);

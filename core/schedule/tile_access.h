@@ -22,11 +22,17 @@ int vector_bits(const MuKernel& kernel, const BlockOp& access, const TensorPlace
 // vector.
 int shared_vector_bits(const Ints& tile, DType dtype, int inner, int thread_bits);
 
-constexpr int64_t kUnpaddedUnit = 32;  // what registers and swizzled rows have whole parts of, in extents of no power of two
+constexpr int64_t kUnpaddedUnit =
+    32;                             // what swizzled rows have whole parts of, in extents of no power of two
+constexpr int64_t kColumnUnit = 8;  // and columns of wgmma
 
 // Whether rows and columns change places, and nothing else does.
 bool is_turned_matrix(const BlockOp& op);
 
+// Whether the shapes are the same but for extents of 1 in front.
+bool differ_in_front(const Ints& a, const Ints& b);
+// Whether what is made of the value, element by element and in its shape, is stored and nothing else.
+bool is_stored_alone(const std::vector<BlockOp>& ops, BlockValue value);
 // Whether what a product multiplies is made of this load, and of no other product.
 bool feeds_product(const std::vector<BlockOp>& ops, BlockValue load);
 // Whether TMA could bring rows of it: all of them begin at whole 16 bytes.

@@ -43,6 +43,20 @@ bool ScheduledBlock::is_unpadded_load(BlockValue load) const {
   return false;
 }
 
+// As ProductPlans::columns_end_early decides: an instruction has all columns that the operand has.
+bool ScheduledBlock::columns_end_early(size_t product, size_t side, int64_t extent) const {
+  const BlockOp& each = kernel_.ops[product];
+  const Ints& shape = each.type.shape;
+  const int64_t rows = shape[shape.size() - (side == 0 ? 1 : 2)];
+  int64_t batch = 1;
+  for (size_t d = 0; d + 2 < shape.size(); ++d) batch *= shape[d];
+  const int m_warps = schedule_.warps[static_cast<size_t>(m_side())];
+  return schedule_.producer && batch == 1 && extent < kWgmmaColumns && extent % kColumnUnit == 0 &&
+         padded(rows) * kWgmmaWarps == m_warps * kWgmmaRows && schedule_.workers() == 32 * m_warps &&
+         root_load(each.operands[side]) == each.operands[side] &&
+         is_stored_alone(kernel_.ops, static_cast<BlockValue>(product));
+}
+
 unsigned ScheduledBlock::unpadded_of_product(size_t product) const {
   const BlockOp& each = kernel_.ops[product];
   unsigned out = 0;
@@ -52,7 +66,9 @@ unsigned ScheduledBlock::unpadded_of_product(size_t product) const {
     const bool of_three = static_cast<int>(side) == m_side() && has_three_warpgroups(),
                cut_short = is_panel_operand(operand, *tensor_dtype(product)) &&
                            is_unpadded(kernel_, schedule_, op(operand), free);
-    if (of_three || cut_short) out |= side == 0 ? 2 : 1;
+    const bool early = static_cast<int>(side) != m_side() &&
+                       columns_end_early(product, side, op(operand).type.shape[static_cast<size_t>(free)]);
+    if (of_three || cut_short || early) out |= side == 0 ? 2 : 1;
   }
   return out;
 }
@@ -81,6 +97,8 @@ void ScheduledBlock::find_unpadded() {
 }
 
 bool ScheduledBlock::is_beside_product(const BlockOp& each) const {
+  if (each.is_compute(OpCode::reshape))
+    return differ_in_front(each.type.shape, op(each.operands[0]).type.shape);
   return is_elementwise(each) || each.is_compute(OpCode::cast) || each.is_accumulate() || each.is_store();
 }
 

@@ -19,11 +19,12 @@ class PositionRewriter : CopyingRewriter {
   // Nothing if no such reshape is there, or what is made is too large for a graph.
   std::optional<Graph> run() {
     std::optional<Graph> made = rewritten([&](ValueId id) {
-      if (node(id).code != OpCode::reshape || !is_computed(node(id).operands[0])) return copy(id);
-      const std::optional<DimMap> dims = renamed(node(node(id).operands[0]).type.shape, node(id).type.shape);
-      if (!dims || !can_make(node(id).operands[0], *dims)) return copy(id);
+      if (node(id).code != OpCode::reshape || !is_computed(id)) return copy(id);
+      const DimMap dims = *renamed(id);
+      if (!made_[index(id)]->is_computed_in_kernels() || !can_make(node(id).operands[0], dims))
+        return copy(id);
       found_ = true;
-      return value_of(node(id).operands[0], *dims, node(id).name);
+      return value_of(node(id).operands[0], dims, node(id).name);
     });
     return found_ ? std::move(made) : std::nullopt;
   }
@@ -34,15 +35,18 @@ class PositionRewriter : CopyingRewriter {
       const Node& op = node(id);
       std::vector<std::optional<MadeOfPositions>> operands;
       for (ValueId operand : op.operands) operands.push_back(made_[index(operand)]);
-      const auto made = made_by(op.code, op.attrs, op.type.rank(), operands);
+      // How it varies along its dimensions nobody asks here.
+      const bool renames = op.code == OpCode::reshape && is_computed(op.operands[0]) && renamed(id);
+      const auto made = renames ? operands[0] : made_by(op.code, op.attrs, op.type.rank(), operands);
       computed_.push_back(made && op.code != OpCode::constant);
       made_.push_back(made ? made : made_of_integers(op.type.dtype, op.type.shape));
     }
   }
   bool is_computed(ValueId id) const { return computed_[index(id)]; }
 
-  // How extents of 1 come and go; nothing if others change.
-  static std::optional<DimMap> renamed(const Ints& from, const Ints& to) {
+  // How extents of 1 come and go with a reshape; nothing if others change.
+  std::optional<DimMap> renamed(ValueId reshape) const {
+    const Ints &from = node(node(reshape).operands[0]).type.shape, &to = node(reshape).type.shape;
     DimMap dims;
     size_t at = 0;
     auto skip_units = [&] {
@@ -65,10 +69,13 @@ class PositionRewriter : CopyingRewriter {
   DimMap of_operand(ValueId id, size_t i, const DimMap& dims) const {
     const Node& op = node(id);
     const TensorType& type = node(op.operands[i]).type;
+    const DimMap reshaped = op.code == OpCode::reshape ? *renamed(id) : DimMap();
     DimMap out;
     for (int dim : dims) {
       if (dim >= 0 && op.code == OpCode::transpose)
         dim = static_cast<int>((*op.attrs.perm)[static_cast<size_t>(dim)]);
+      else if (dim >= 0 && op.code == OpCode::reshape)
+        dim = reshaped[static_cast<size_t>(dim)];
       else if (dim >= 0)
         dim += type.rank() - op.type.rank();
       out.push_back(dim >= 0 && type.shape[static_cast<size_t>(dim)] != 1 ? dim : -1);
@@ -129,8 +136,9 @@ class PositionRewriter : CopyingRewriter {
     std::vector<ValueId> operands;
     for (size_t i = 0; i < op.operands.size(); ++i)
       operands.push_back(value_of(op.operands[i], of_operand(id, i, dims)));
-    // A transpose is in how its operand was made.
-    return op.code == OpCode::transpose ? operands[0] : add(op.code, operands, attrs, name);
+    // Transposes and reshapes are in how their operand was made.
+    const bool moves = op.code == OpCode::transpose || op.code == OpCode::reshape;
+    return moves ? operands[0] : add(op.code, operands, attrs, name);
   }
 
   std::vector<std::optional<MadeOfPositions>> made_;

@@ -243,6 +243,20 @@ void persistent_blocks_share_what_the_producer_brings(void**) {
                "persistent blocks cannot have shared memory that threads write");
 }
 
+const char kWholeRows[] = R"(mugraph product
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+tensor z: TYPE[ROWS, COLUMNS]
+kernel grid=[GRID] loop=TURNS threads=128 {
+  x0 = load(x, x=0, loop=1)
+  w0 = load(w, loop=0)
+  xw = matmul(x0, w0)
+  a = accumulate_sum(xw)
+  store(a, z, x=0)
+}
+out z
+)";
+
 const char kBiasedGraph[] = R"(graph biased
 in q: TYPE[2, ROWS, INNER]
 in k: TYPE[2, COLUMNS, INNER]
@@ -283,6 +297,30 @@ kernel grid=[2, 1, GRID] loop=TURNS threads=128 {
 }
 out o
 )";
+
+// Of heads of 40, 72, 80 and 96 sums have no more columns than these, whatever room their tiles have; stored by threads in
+// vectors of as many as registers permit, or by TMA.
+void columns_end_where_the_operand_does(void**) {
+  std::vector<MuGraphCase> cases;
+  for (const char* depth : {"40", "72", "80", "96"}) {
+    for (const bool overlaps : {false, true}) {
+      KernelSchedule each = way({4, 1, 1}, 3, true);
+      each.overlap = overlaps;
+      each.shared_a = overlaps;
+      cases.push_back(
+          sized_case("attention", kAttentionGraph, kAttention, {"bf16", "64", depth, "160", "1", "5"}, each));
+    }
+    assert_contains(emitted(cases.back()).source, (std::string("wgmma<bf16, ") + depth + ">").c_str());
+    for (const bool by_tma : {false, true}) {
+      KernelSchedule each = way({4, 1, 1}, 2, true);
+      each.tma_store = by_tma;
+      cases.push_back(
+          sized_case("product", kProductGraph, kWholeRows, {"f16", "128", "64", depth, "2", "2"}, each));
+      assert_contains(emitted(cases.back()).source, (std::string("wgmma<f16, ") + depth + ">").c_str());
+    }
+  }
+  all_are_right(cases);
+}
 
 // Rows of an odd number of elements begin off 16 bytes. Threads have them in registers anyway, but for what a product takes.
 void threads_load_what_the_engine_cannot_bring(void**) {
@@ -341,6 +379,7 @@ int main() {
                               cmocka_unit_test(planted_faults_are_found),
                               cmocka_unit_test(faults_of_persistent_blocks_are_found),
                               cmocka_unit_test(persistent_blocks_share_what_the_producer_brings),
+                              cmocka_unit_test(columns_end_where_the_operand_does),
                               cmocka_unit_test(threads_load_what_the_engine_cannot_bring),
                               cmocka_unit_test(what_the_engine_cannot_bring_is_refused)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -26,6 +26,12 @@ AccessForm access_form(const BlockFacts& facts, BlockValue value, RegisterLayout
                                       facts.place(op).pieces.empty());
   if (is_packed_in_pairs(dtype) && form.vector == 1 && every_lane && once)
     for (int words = kMostExchangedBits; words > 0; --words) {
+      // Registers that count parts of a dimension that ends stay the last ones.
+      const bool ends =
+          std::any_of(form.registers.ends.begin(), form.registers.ends.end(), [&](const CoordEnd& end) {
+            return end.dim == inner && end.first_bit() < 1 + kMostExchangedBits + words;
+          });
+      if (ends) continue;
       RegisterLayout exchanged = form.registers;
       bool there = true;
       for (int bit = 0; bit < words && there; ++bit) {

@@ -164,23 +164,11 @@ void ProductPlans::place_panels(BlockValue product, MatmulPlan& plan, const Prod
   append_bits(wide.registers, dims.wide_n, one, bits.n);
 }
 
-// Whether what is made of a value, element by element, is stored and nothing else.
-bool ProductPlans::is_stored_alone(BlockValue value) const {
-  const auto& users = program_.users[static_cast<size_t>(value)];
-  return std::all_of(users.begin(), users.end(), [&](BlockValue user) {
-    const BlockOp& op = program_.op(user);
-    return op.is_store() || ((op.is_accumulate() || op.is_compute(OpKind::elementwise) || is_cast(op)) &&
-                             op.type.shape == program_.shape(value) && is_stored_alone(user));
-  });
-}
-
 // Whether one instruction has all columns, and may leave out those that the tile has room for and the operand has not.
-bool ProductPlans::columns_end_early(BlockValue product, BlockValue n_operand, const MatmulPlan& plan) const {
-  if (!schedule_.producer || !is_stored_alone(product)) return false;
-  const int64_t extent = program_.shape(n_operand)[static_cast<size_t>(
-      free_dim(plan.n_side(), program_.op(n_operand).type.rank()))];
-  return !plan.cooperative[static_cast<size_t>(plan.n_side())] && plan.across == 1 && extent < plan.columns &&
-         extent % kUnpaddedUnit == 0;
+bool ProductPlans::columns_end_early(BlockValue product, const CoordEnd& end, const MatmulPlan& plan) const {
+  return schedule_.producer && !plan.cooperative[static_cast<size_t>(plan.n_side())] && plan.across == 1 &&
+         end.extent < plan.columns && end.extent % kColumnUnit == 0 && plan.d.ends_in_registers(end) &&
+         is_stored_alone(program_.ops, product);
 }
 
 // Where an extent is no power of two an instruction has fewer columns, or there are fewer of them along the
@@ -197,10 +185,10 @@ bool ProductPlans::plan_ends(BlockValue product, MatmulPlan& plan) const {
     };
     if (is_cut_short(summed_dim(side, rank))) return false;
     const bool is_m = side == plan.m_side, in_warps = is_m && facts_.has_three_warpgroups();
-    const bool ends_early = is_cut_short(free) || (!is_m && columns_end_early(product, operand, plan));
-    if (!in_warps && !ends_early) continue;
     const int64_t extent = program_.shape(operand)[static_cast<size_t>(free)];
     const CoordEnd end{is_m ? dims.m : dims.n, extent};
+    const bool ends_early = is_cut_short(free) || (!is_m && columns_end_early(product, end, plan));
+    if (!in_warps && !ends_early) continue;
     if (in_warps ? !ends_in_three_warpgroups(plan.d, end) : !plan.d.ends_in_registers(end)) return false;
     plan.d.ends.push_back(end);
     if (!is_m) {

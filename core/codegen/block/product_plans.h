@@ -109,8 +109,7 @@ class ProductPlans {
 
   // plan_wgmma.cc
   bool is_panel_operand(BlockValue value, DType dtype) const;
-  bool is_stored_alone(BlockValue value) const;
-  bool columns_end_early(BlockValue product, BlockValue n_operand, const MatmulPlan& plan) const;
+  bool columns_end_early(BlockValue product, const CoordEnd& end, const MatmulPlan& plan) const;
   bool is_cooperative_panel(BlockValue value, DType dtype) const;
   bool is_kept_panel(BlockValue product, const MatmulPlan& plan) const;
   struct WgmmaDims;

@@ -104,7 +104,7 @@ Value Values::compute(BlockValue value, const RegisterLayout& layout, const Expr
     const DType dtype = *op.attrs().dtype, to = register_type(dtype);
     if (operands[0].is_number()) return operands[0].as(to);
     const Expr number = ir::converted(operands[0], to);
-    if (!is_narrow(dtype)) return number;
+    if (!is_narrow(dtype) || program_.has_numbers_of(op.operands[0], dtype)) return number;
     return ir::call(ir::Function::to_float, Scalar::f32, {ir::rounded(number, dtype)});
   }
   if (facts_.approximate)
