@@ -102,15 +102,17 @@ bool differ_in_front(const Ints& a, const Ints& b) {
 }
 
 bool is_stored_alone(const std::vector<BlockOp>& ops, BlockValue value) {
-  for (size_t user = static_cast<size_t>(value) + 1; user < ops.size(); ++user) {
+  std::set<BlockValue> made_of_it = {value};
+  for (auto user = static_cast<size_t>(value) + 1; user < ops.size(); ++user) {
     const BlockOp& op = ops[user];
-    if (std::find(op.operands.begin(), op.operands.end(), value) == op.operands.end() || op.is_store())
-      continue;
+    const bool uses = std::any_of(op.operands.begin(), op.operands.end(),
+                                  [&](BlockValue operand) { return made_of_it.contains(operand); });
+    if (!uses || op.is_store()) continue;
     const bool by_elements = op.is_accumulate() || op.is_compute(OpKind::elementwise) ||
                              op.is_compute(OpCode::cast) || op.is_compute(OpCode::reshape);
-    if (!by_elements || !differ_in_front(op.type.shape, ops[static_cast<size_t>(value)].type.shape) ||
-        !is_stored_alone(ops, static_cast<BlockValue>(user)))
+    if (!by_elements || !differ_in_front(op.type.shape, ops[static_cast<size_t>(value)].type.shape))
       return false;
+    made_of_it.insert(static_cast<BlockValue>(user));
   }
   return true;
 }
