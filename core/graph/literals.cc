@@ -30,11 +30,32 @@ constexpr std::pair<std::string_view, const char*> kOthers[] = {
     {"ne", "it is eq(a, b) with the values of a where exchanged"},
     {"clamp", "it is min(max(x, low), high), in two lines"},
     {"permute", "it is transpose(x, perm=[...])"},
+    {"cat", "it is concat(a, b, axis=...)"},
+    {"view", "it is reshape(x, shape=[...])"},
+    {"squeeze", "it is reshape(x, shape=[...])"},
+    {"unsqueeze", "it is reshape(x, shape=[...])"},
+    {"split", "a part is slice(x, start=[...], stop=[...])"},
+    {"linear", "it is matmul(x, wt) with wt = transpose(w), plus a bias"},
+    {"and", "it is where(a, b, 0)"},
+    {"or", "it is where(a, 1, b)"},
+    {"not", "it is eq(a, 0)"},
+    {"floor", "cast(x, dtype=i32) rounds towards zero"},
+    {"round", "cast(x, dtype=i32) rounds towards zero"},
+    {"cumsum", "it is a product with le(i, j) of two iotas as numbers"},
     {"gather", "a row chosen by number is a product with one-hot rows, eq(iota(...), number)"}};
+constexpr std::pair<std::string_view, const char*> kOtherAttrs[] = {{"dim", "it is axis"},
+                                                                    {"keepdim", "it is keepdims"}};
+
+template <size_t kCount>
+std::string hint_for(std::string_view name,
+                     const std::pair<std::string_view, const char*> (&others)[kCount]) {
+  for (const auto& [other, hint] : others)
+    if (name == other) return std::string("; ") + hint;
+  return "";
+}
 
 std::string suggest_op(std::string_view name) {
-  for (const auto& [other, hint] : kOthers)
-    if (name == other) return std::string("; ") + hint;
+  if (std::string hint = hint_for(name, kOthers); !hint.empty()) return hint;
   const OpInfo* best = nullptr;
   size_t distance = std::min<size_t>(3, name.size() / 2);  // as far away is no suggestion
   if (name.size() < 64)
@@ -134,7 +155,9 @@ Result<DType> read_dtype(Lexer& lexer) {
 
 Status read_attribute(Lexer& lexer, const Token& name, Attrs& attrs) {
   const AttrInfo* wanted = find_attr(name.text);
-  if (!wanted) return Lexer::error_at(name, "there is no attribute \"" + std::string(name.text) + "\"");
+  if (!wanted)
+    return Lexer::error_at(
+        name, "there is no attribute \"" + std::string(name.text) + "\"" + hint_for(name.text, kOtherAttrs));
   Status status;
   for_each_attr(attrs, [&](const AttrInfo& info, auto& member) {
     if (info.id != wanted->id) return;

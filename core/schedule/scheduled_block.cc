@@ -224,7 +224,11 @@ double ScheduledBlock::load_width(BlockValue load) const {
 BlockValue ScheduledBlock::kept_operand(size_t product) const {
   if (!schedule_.shared_a || !in_loop(product) || !tensor_dtype(product) || !is_by_warpgroups(product)) return -1;
   const BlockValue rows = kernel_.ops[product].operands[static_cast<size_t>(m_side())];
-  return stages_[static_cast<size_t>(rows)] == Stage::before && root_load(rows) >= 0 ? rows : -1;
+  const BlockValue load = root_load(rows);
+  const bool there = stages_[static_cast<size_t>(rows)] == Stage::before && load >= 0 &&
+                     !has_three_warpgroups() &&
+                     keeps_panel(place(load), op(rows).type.shape, rows == load && schedule_.producer);
+  return there ? rows : -1;
 }
 
 bool ScheduledBlock::is_kept(BlockValue load) const {

@@ -177,6 +177,13 @@ bool makes_panel(const TensorPlace& place, const Ints& tile) {
          tile[static_cast<size_t>(inner_dim(place, tile))] % kRowGroup == 0;
 }
 
+bool keeps_panel(const TensorPlace& place, const Ints& tile, bool by_tma) {
+  return is_panel(place, tile) && makes_panel(place, tile) &&
+         std::all_of(tile.begin(), tile.end() - (by_tma ? 1 : 0),
+                     [](int64_t extent) { return padded(extent) == extent; }) &&
+         std::all_of(tile.begin(), tile.end() - 2, [](int64_t extent) { return extent == 1; });
+}
+
 bool is_unpadded(const MuKernel& kernel, const KernelSchedule& schedule, const BlockOp& load, int dim) {
   const int64_t extent = load.type.shape[static_cast<size_t>(dim)];
   if (!schedule.producer || !schedule.wgmma || padded(extent) == extent || extent % kUnpaddedUnit != 0 ||

@@ -52,6 +52,9 @@ bool is_multicast(const KernelSchedule& schedule, const BlockOp& load);
 // to be filled.
 bool is_panel(const TensorPlace& place, const Ints& tile);
 bool makes_panel(const TensorPlace& place, const Ints& tile);
+// The same of rows that are put there once, in front of the loop: of one matrix. TMA (`by_tma`) fills the room behind rows of no
+// power of two with zeros.
+bool keeps_panel(const TensorPlace& place, const Ints& tile, bool by_tma);
 
 // Whether a staged tile has no room beside it along `dim`, though its extent there is no power of two: what
 // blocks cut so and a producer brings for wgmma, which takes whole parts of such extents.

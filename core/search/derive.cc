@@ -195,9 +195,9 @@ class KernelWriter {
 
           operands.push_back(
               wanted(at, i, static_cast<int>(i) == dims.exact ? kExactly : Fit{0, dims.result.size()}));
-        value_[at] = op.term.code == OpCode::cast
-                         ? rounded(operands[0], static_cast<DType>(op.term.index))
-                         : compute(op.term.code, std::move(operands));
+        value_[at] = op.term.code == OpCode::cast ? rounded(operands[0], static_cast<DType>(op.term.index),
+                                                            loads_integers(op.operands[0]))
+                                                  : compute(op.term.code, std::move(operands));
         return;
       }
       case BlockKind::composite:
@@ -236,10 +236,17 @@ class KernelWriter {
     return append(BlockOp(std::move(constant)));
   }
 
-  // A tile that is made of loads in that dtype has it, but is not rounded to it: it is one of f32 first. Integers become floats
-  // again.
-  BlockValue rounded(BlockValue value, DType to) {
-    std::vector<DType> dtypes = {DType::f32};
+  bool loads_integers(int at) const {
+    const BlockTerm& term = dag_.ops[static_cast<size_t>(at)].term;
+    return term.kind == BlockKind::leaf &&
+           !is_float(mugraph_.tensors[static_cast<size_t>(ids_[term.index])].type.dtype);
+  }
+
+  // A tile that is made of loads in that dtype has it, but is not rounded to it: it is one of f32 first. Integers are rounded once,
+  // and become floats again.
+  BlockValue rounded(BlockValue value, DType to, bool of_integers) {
+    std::vector<DType> dtypes;
+    if (!of_integers || to == DType::f32) dtypes.push_back(DType::f32);
     if (to != DType::f32) dtypes.push_back(to);
     if (!is_float(to)) dtypes.push_back(DType::f32);
     for (DType dtype : dtypes) {

@@ -11,16 +11,12 @@
 #include "core/mugraph/tensor_view.h"
 #include "core/mugraph/views.h"
 #include "core/search/assembly.h"
-#include "core/search/broadcasts.h"
-#include "core/search/concats.h"
 #include "core/search/flatten.h"
-#include "core/search/movements.h"
 #include "core/search/piece_memo.h"
 #include "core/search/piece_search.h"
 #include "core/search/pieces.h"
-#include "core/search/position_shapes.h"
 #include "core/search/regroup.h"
-#include "core/search/sinks.h"
+#include "core/search/rewrites.h"
 #include "core/search/unpack.h"
 #include "core/search/ways.h"
 #include "core/verify/rounded_values.h"
@@ -562,8 +558,7 @@ void add_other_form(SearchResult& result, SearchResult other, const SearchOption
 
 Result<SearchResult> search(const Graph& graph, const Target& target, const SearchOptions& options) {
   if (Status status = check_options(options); !status.ok()) return status;
-  const Graph written =
-      operators_behind_concats(narrow_movements(reshape_positions(without_broadcasts(without_sinks(graph)))));
+  const Graph written = rewritten(graph);
   const std::optional<Graph> unpacked = unpack_products(written);
   const Graph first = flatten_rows(regroup(unpacked ? *unpacked : written));
   Result<SearchResult> result = Search(first, target, options).run();

@@ -50,13 +50,7 @@ bool ProductPlans::is_kept_panel(BlockValue product, const MatmulPlan& plan) con
   if (!schedule_.shared_a || program_.stage(product) != Stage::loop || program_.stage(value) != Stage::before ||
       load < 0 || facts_.has_three_warpgroups())
     return false;
-  const TensorPlace& place = facts_.place(load);
-  const Ints& shape = program_.shape(value);
-  // TMA fills the room behind rows of no power of two with zeros.
-  const auto filled = shape.end() - (value == load && schedule_.producer ? 1 : 0);
-  return is_panel(place, shape) && makes_panel(place, shape) &&
-         std::all_of(shape.begin(), filled, [](int64_t extent) { return padded(extent) == extent; }) &&
-         std::all_of(shape.begin(), shape.end() - 2, [](int64_t extent) { return extent == 1; });
+  return keeps_panel(facts_.place(load), program_.shape(value), value == load && schedule_.producer);
 }
 
 bool ProductPlans::plan_wgmma(BlockValue product, MatmulPlan& plan) const {
