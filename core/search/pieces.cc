@@ -182,8 +182,8 @@ class Cutter {
     return size;
   }
 
-  std::vector<Piece> cut_ordered(int bound, int most, int most_pointwise) {
-    choose_segments(bound, most, most_pointwise);
+  std::vector<Piece> cut_ordered(int bound, int most, int most_light) {
+    choose_segments(bound, most, most_light);
     std::vector<Piece> pieces;
     for (const auto& [first, last] : segments_)
       for (Piece& piece : pieces_of(segment(first, last))) pieces.push_back(std::move(piece));
@@ -191,8 +191,9 @@ class Cutter {
   }
 
   // Dynamic programming over where segments of the order end. Those of more than `bound` operators, `most` at most, have
-  // more inside than they read and write; those that compute element by element may have `most_pointwise`.
-  void choose_segments(int bound, int most, int most_pointwise) {
+  // more inside than they read and write; those that compute element by element, or sums and maxima of that, may have
+  // `most_light`.
+  void choose_segments(int bound, int most, int most_light) {
     const size_t count = order_.size();
     std::vector<double> best(count + 1, 1e300);
     std::vector<size_t> from(count + 1, 0);
@@ -200,22 +201,22 @@ class Cutter {
     for (size_t first = 0; first < count; ++first) {
       int size = 0, products = 0;
       double inside = 0;
-      bool pointwise = true;
+      bool light = true;
       for (size_t last = first + 1; last <= count; ++last) {
         const ValueId id = order_[last - 1];
         size += operators(node(id));
         products += is_product(id);
-        pointwise &= is_pointwise(id);
+        light &= is_pointwise(id) || op_info(node(id).code).kind == OpKind::reduction;
         inside = std::max(inside, bytes(node(id)));
         const bool single = last == first + 1;
-        if (!single && (size > (pointwise ? most_pointwise : most) || !outside_[id].empty() ||
-                        !outside_[order_[first]].empty()))
+        if (!single &&
+            (size > (light ? most_light : most) || !outside_[id].empty() || !outside_[order_[first]].empty()))
           break;
         if (!single && !has_terms(first, last)) break;
         const double moved = traffic(first, last);
         const double cost =
             best[first] + moved + (moved > 0 ? kKernelBytes * (1 + unfinished(first, last)) : 0);
-        if (!single && !pointwise && size > bound && (inside <= moved || products > kMostProducts)) continue;
+        if (!single && !light && size > bound && (inside <= moved || products > kMostProducts)) continue;
         if (cost < best[last]) {
           best[last] = cost;
           from[last] = first;
