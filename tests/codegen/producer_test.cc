@@ -322,6 +322,20 @@ void columns_end_where_the_operand_does(void**) {
   all_are_right(cases);
 }
 
+// The same under a causal mask: tiles that are masked wholly are passed over, with intervals or without.
+const std::string kCausalGraph =
+    with(kBiasedGraph, "p = softmax(a, axis=-1)",
+         "i = iota(shape=[ROWS, COLUMNS], axis=0)\nj = iota(shape=[ROWS, COLUMNS], axis=1)\n"
+         "m = le(j, i)\nt = where(m, a, -inf)\np = softmax(t, axis=-1)");
+const std::string kCausal = with(
+    with(kBiased, "kt = transpose(k, perm=[0, 2, 1])\n",
+         "tensor i: i32[ROWS, COLUMNS]\ntensor j: i32[ROWS, COLUMNS]\nkt = transpose(k, perm=[0, 2, 1])\n"
+         "i = iota(shape=[ROWS, COLUMNS], axis=[0], dtype=i32)\nj = iota(shape=[ROWS, COLUMNS], axis=[1], "
+         "dtype=i32)\n"),
+    "  a = add(s, c0)\n",
+    "  b = add(s, c0)\n  i0 = load(i, z=0, loop=1)\n  j0 = load(j, z=0, loop=1)\n  m0 = le(j0, i0)\n"
+    "  a = where(m0, b, -inf)\n");
+
 // Rows of an odd number of elements begin off 16 bytes. Threads have them in registers anyway, but for what a product takes.
 void threads_load_what_the_engine_cannot_bring(void**) {
   const Sizes kOdd = {"bf16", "128", "32", "159", "2", "5"};
@@ -335,6 +349,15 @@ void threads_load_what_the_engine_cannot_bring(void**) {
   add(way({4, 1, 1}, 3, true), true);
   add(staying(way({4, 1, 1}, 3, true), 1), true);
   add(way({2, 1, 1}, 2, false));
+  for (const bool overlaps : {false, true})
+    for (const bool intervals : {false, true}) {
+      if (overlaps && !intervals) continue;
+      KernelSchedule each = way({4, 1, 1}, 3, true);
+      each.tile_k = 32;
+      each.overlap = overlaps;
+      each.intervals = intervals;
+      cases.push_back(sized_case("causal", kCausalGraph, kCausal, kOdd, each));
+    }
   for (const MuGraphCase& each : cases) {
     const std::vector<Schedule> all = enumerate_schedules(each.mugraph, **find_target("sm_90a"));
     assert_true(std::any_of(all.begin(), all.end(),

@@ -183,6 +183,7 @@ Status mask_intervals(Draft& draft, const PassContext&) {
   const Body names = loop.names;
   const Body masked = with_truth(section.body, loop.masked->unmasked, false);
   section.body = with_truth(section.body, loop.masked->unmasked, true);
+  loop.loads = with_truth(loop.loads, loop.masked->unmasked, false);  // of all iterations
   loop.iteration = visit;
   loop.trip_count = intervals.possible;
   loop.names.clear();
