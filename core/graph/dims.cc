@@ -138,4 +138,23 @@ void for_each_reshape_group(const Graph& graph, const Node& reshape,
   }
 }
 
+std::optional<std::vector<int>> renamed_dims(const Ints& from, const Ints& to) {
+  std::vector<int> dims;
+  size_t at = 0;
+  auto skip_units = [&] {
+    while (at < from.size() && from[at] == 1) ++at;
+  };
+  for (int64_t extent : to) {
+    if (extent == 1) {
+      dims.push_back(-1);
+      continue;
+    }
+    skip_units();
+    if (at == from.size() || from[at] != extent) return std::nullopt;
+    dims.push_back(static_cast<int>(at++));
+  }
+  skip_units();
+  return at == from.size() ? std::optional(dims) : std::nullopt;
+}
+
 }  // namespace quern

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <vector>
 
 #include "core/graph/graph.h"
 
@@ -46,5 +48,9 @@ bool keeps_one_a_step(const Graph& graph, const Node& slice, size_t dim);
 // leaving out extents of 1. A tensor without elements has none.
 void for_each_reshape_group(const Graph& graph, const Node& reshape,
                             const std::function<void(const Ints&, const Ints&)>& f);
+
+// Of a reshape that only adds or removes extents of 1: for each dimension of its result that of its operand, -1 where the extent
+// is 1. Nothing of one that does more.
+std::optional<std::vector<int>> renamed_dims(const Ints& from, const Ints& to);
 
 }  // namespace quern

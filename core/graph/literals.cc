@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <span>
 #include <vector>
 
 namespace quern {
@@ -24,7 +25,8 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 // What other languages call what is another operator here, with other operands.
-constexpr std::pair<std::string_view, const char*> kOthers[] = {
+using Hint = std::pair<std::string_view, const char*>;
+constexpr Hint kOthers[] = {
     {"gt", "a > b is lt(b, a)"},
     {"ge", "a >= b is le(b, a)"},
     {"ne", "it is eq(a, b) with the values of a where exchanged"},
@@ -43,12 +45,9 @@ constexpr std::pair<std::string_view, const char*> kOthers[] = {
     {"round", "cast(x, dtype=i32) rounds towards zero"},
     {"cumsum", "it is a product with le(i, j) of two iotas as numbers"},
     {"gather", "a row chosen by number is a product with one-hot rows, eq(iota(...), number)"}};
-constexpr std::pair<std::string_view, const char*> kOtherAttrs[] = {{"dim", "it is axis"},
-                                                                    {"keepdim", "it is keepdims"}};
+constexpr Hint kOtherAttrs[] = {{"dim", "it is axis"}, {"keepdim", "it is keepdims"}};
 
-template <size_t kCount>
-std::string hint_for(std::string_view name,
-                     const std::pair<std::string_view, const char*> (&others)[kCount]) {
+std::string hint_for(std::string_view name, std::span<const Hint> others) {
   for (const auto& [other, hint] : others)
     if (name == other) return std::string("; ") + hint;
   return "";

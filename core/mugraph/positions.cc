@@ -58,4 +58,18 @@ std::optional<MadeOfPositions> made_of_integers(DType dtype, const Ints& shape) 
   return out;
 }
 
+std::vector<ValueOfPositions> positions_of(const Graph& graph,
+                                           const std::function<bool(ValueId)>& is_renamed) {
+  std::vector<ValueOfPositions> out;
+  for (ValueId id = 0; id < static_cast<ValueId>(graph.nodes.size()); ++id) {
+    const Node& node = graph.node(id);
+    std::vector<std::optional<MadeOfPositions>> operands;
+    for (ValueId operand : node.operands) operands.push_back(out[static_cast<size_t>(operand)].made);
+    const bool renames = is_renamed && is_renamed(id) && out[static_cast<size_t>(node.operands[0])].computed;
+    const auto made = renames ? operands[0] : made_by(node.code, node.attrs, node.type.rank(), operands);
+    out.push_back({made ? made : made_of_integers(node.type.dtype, node.type.shape), made.has_value()});
+  }
+  return out;
+}
+
 }  // namespace quern

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
+#include "core/graph/graph.h"
 #include "core/lang/attrs.h"
 #include "core/lang/op.h"
 #include "core/lang/type.h"
@@ -32,5 +34,14 @@ std::optional<MadeOfPositions> made_by(OpCode code, const Attrs& attrs, int rank
                                        const std::vector<std::optional<MadeOfPositions>>& operands);
 // Of what lies in memory: few integers.
 std::optional<MadeOfPositions> made_of_integers(DType dtype, const Ints& shape);
+
+// A value of a graph: what positions it is made of, and whether operators compute it of them.
+struct ValueOfPositions {
+  std::optional<MadeOfPositions> made;
+  bool computed = false;
+};
+// Of each. What `is_renamed` holds for is as its operand, where that is computed, but for the bits of its dimensions.
+std::vector<ValueOfPositions> positions_of(const Graph& graph,
+                                           const std::function<bool(ValueId)>& is_renamed = {});
 
 }  // namespace quern

@@ -174,24 +174,26 @@ bool asks_for_much(const KernelTime& time) { return time.memory_us > 0.8 * time.
 // and a pair waits for both of its blocks: 1 us lost to nothing gained where rows begin with lines of the
 // cache (H200), up to a third gained where each is two. Persistent blocks of attention without masks gain 1 to 2 %, small tiles
 // that ask for much 2 to 13 % (666 x 2048 x 2048 by 96 x 128: 16.6 us, in pairs 16.3; out of the L2 cache 16.8 and 14.7).
-std::optional<Schedule> shared_by_pairs(const ProgramModel& model, const MuGraph& applied, Schedule schedule,
-                                        int axis) {
+std::optional<Schedule> shared_by_pairs(const ProgramModel& model, const MuGraph& applied,
+                                        const Schedule& schedule, int axis) {
+  Schedule out = schedule;
   bool differs = false;
-  const Schedule alone = schedule;
   for (size_t k = 0; k < schedule.kernels.size(); ++k) {
-    KernelSchedule& own = schedule.kernels[k];
+    const KernelSchedule& own = schedule.kernels[k];
     const MuKernel& kernel = applied.kernels[k];
     if (!own.producer || !own.wgmma || own.intervals || own.pingpong || kernel.grid[3] > 1 ||
         is_joined(schedule, k) || own.persistent % 2 != 0 || kernel.grid[static_cast<size_t>(axis)] % 2 != 0)
       continue;
     const bool stay = own.overlap && own.persistent > 0 && share_all_tiles(kernel, axis);
-    const bool gains = shares_straddling_rows(applied, kernel, axis) ||
-                       (own.persistent == 0 && asks_for_much(model.launch(applied, alone, k)));
-    if (!stay && !(stores_tile_of(kernel, kTileOfPairs) && gains)) continue;
-    own.multicast[static_cast<size_t>(axis)] = 2;
+    auto gains = [&] {
+      return shares_straddling_rows(applied, kernel, axis) ||
+             (own.persistent == 0 && asks_for_much(model.launch(applied, schedule, k)));
+    };
+    if (!stay && !(stores_tile_of(kernel, kTileOfPairs) && gains())) continue;
+    out.kernels[k].multicast[static_cast<size_t>(axis)] = 2;
     differs = true;
   }
-  return differs ? std::optional(std::move(schedule)) : std::nullopt;
+  return differs ? std::optional(std::move(out)) : std::nullopt;
 }
 
 // One stage more for its pairs: whoever waits for another block is the faster the more tiles are there (62.9

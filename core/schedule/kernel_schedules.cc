@@ -41,41 +41,38 @@ void consider_staged(KernelSchedule schedule, const KernelShape& shape, const Ta
   consider(schedule);
 }
 
-// Whether TMA should be able to bring the tile of a tensor with these strides for wgmma: neighbours lie along
-// one dimension, others are whole 16 bytes apart, and parts that are cut off are whole fragments of tensor
-// cores, or as large as wgmma takes them. The emitter decides.
-bool fits_tma(const MuKernel& kernel, const BlockOp& load, const TensorType& whole, const Ints& strides) {
+// Whether TMA should be able to bring the tile of a tensor there, whose rows it can bring, for wgmma: neighbours lie along
+// one dimension, and parts that are cut off are whole fragments of tensor cores, or as large as wgmma takes them. The emitter
+// decides.
+bool fits_tma(const MuKernel& kernel, const BlockOp& load, const TensorPlace& place) {
   const KernelSchedule by_producer = {.wgmma = true, .producer = true};
-  const TensorType& tile = load.type;
-  const size_t rank = whole.shape.size();
-  const auto size = static_cast<int64_t>(dtype_size(whole.dtype));
-  bool neighbours = false;
-  for (size_t d = 0; d < rank; ++d) {
-    const int64_t extent = whole.shape[d], part = tile.shape[d], least = d + 2 < rank ? 1 : 16;
+  const Ints &whole = place.shape, &tile = load.type.shape;
+  bool neighbours = false, single = true;
+  for (size_t d = 0; d < whole.size(); ++d) {
+    const int64_t part = tile[d], least = d + 2 < whole.size() ? 1 : 16;
     const bool is_whole = std::has_single_bit(static_cast<uint64_t>(part)) ||
                           is_unpadded(kernel, by_producer, load, static_cast<int>(d));
-    if (part != extent && (part < least || !is_whole)) return false;
-    neighbours |= extent > 1 && strides[d] == 1;
-    if (extent > 1 && strides[d] != 1 && strides[d] * size % 16 != 0) return false;
+    if (part != whole[d] && (part < least || !is_whole)) return false;
+    neighbours |= whole[d] > 1 && place.strides[d] == 1;
+    single &= whole[d] == 1;
   }
-  return neighbours || whole.element_count() == 1;
+  return neighbours || single;
 }
 
-// Whether it should be able to bring the tiles of the loop, but for some that threads read where they lie.
+// Whether it should be able to bring the tiles of the loop, but for some that threads read where they lie. The caller's tensors
+// are taken to be dense.
 bool loop_fits_tma(const MuGraph& mugraph, const MuKernel& kernel) {
   const std::vector<Stage> stages = block_stages(kernel);
   bool some = false;
   for (size_t i = 0; i < kernel.ops.size(); ++i) {
     const BlockOp& op = kernel.ops[i];
     if (!op.is_load() || stages[i] != Stage::loop) continue;
-    const MuTensor& tensor = mugraph.tensors[static_cast<size_t>(op.tensor())];
-    if (tensor.numbered >= 0) continue;
-    const auto value = static_cast<BlockValue>(i);
-    // The caller's tensors are taken to be dense.
-    if (!has_tma_rows(dense_place(mugraph, op.tensor())) && !feeds_product(kernel.ops, value)) continue;
-    if (tensor.pieced.axis >= 0 || !fits_tma(kernel, op, tensor.type, strides_if_dense(mugraph, tensor)))
+    const TensorPlace place = dense_place(mugraph, op.tensor());
+    if (place.numbered >= 0) continue;
+    if (has_tma_rows(place) ? !fits_tma(kernel, op, place)
+                            : feeds_product(kernel.ops, static_cast<BlockValue>(i)))
       return false;
-    some = true;
+    some |= has_tma_rows(place);
   }
   return some;
 }

@@ -152,6 +152,8 @@ class ScheduledBlock {
   // Which dimensions end where no power of two does, counted from the last.
   void find_unpadded();
   unsigned unpadded_of_product(size_t product) const;
+  // Whether each warpgroup has one tile of wgmma's rows, of the M operand's `m`.
+  bool has_one_tile_each(int64_t m) const;
   bool columns_end_early(size_t product, size_t side, int64_t extent) const;
   bool product_ends_fit(size_t product) const;
   bool is_unpadded_load(BlockValue load) const;

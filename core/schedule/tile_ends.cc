@@ -43,16 +43,18 @@ bool ScheduledBlock::is_unpadded_load(BlockValue load) const {
   return false;
 }
 
+bool ScheduledBlock::has_one_tile_each(int64_t m) const {
+  const int m_warps = schedule_.warps[static_cast<size_t>(m_side())];
+  return m * kWgmmaWarps == m_warps * kWgmmaRows && schedule_.workers() == 32 * m_warps;
+}
+
 // As ProductPlans::columns_end_early decides: an instruction has all columns that the operand has.
 bool ScheduledBlock::columns_end_early(size_t product, size_t side, int64_t extent) const {
   const BlockOp& each = kernel_.ops[product];
   const Ints& shape = each.type.shape;
-  const int64_t rows = shape[shape.size() - (side == 0 ? 1 : 2)];
-  int64_t batch = 1;
-  for (size_t d = 0; d + 2 < shape.size(); ++d) batch *= shape[d];
-  const int m_warps = schedule_.warps[static_cast<size_t>(m_side())];
-  return schedule_.producer && batch == 1 && extent < kWgmmaColumns && extent % kColumnUnit == 0 &&
-         padded(rows) * kWgmmaWarps == m_warps * kWgmmaRows && schedule_.workers() == 32 * m_warps &&
+  const bool is_batch = std::any_of(shape.begin(), shape.end() - 2, [](int64_t count) { return count > 1; });
+  return schedule_.producer && !is_batch && extent < kWgmmaColumns && extent % kColumnUnit == 0 &&
+         has_one_tile_each(padded(shape[shape.size() - (side == 0 ? 1 : 2)])) &&
          root_load(each.operands[side]) == each.operands[side] &&
          is_stored_alone(kernel_.ops, static_cast<BlockValue>(product));
 }
@@ -114,8 +116,7 @@ bool ScheduledBlock::product_ends_fit(size_t product) const {
     return false;
   }
   // All columns are of one instruction, and each warpgroup has one.
-  const bool one_each = m * kWgmmaWarps == m_warps * kWgmmaRows && schedule_.workers() == 32 * m_warps;
-  return is_power_of_two(n) || (n <= kWgmmaColumns && one_each && !is_batch);
+  return is_power_of_two(n) || (n <= kWgmmaColumns && has_one_tile_each(m) && !is_batch);
 }
 
 bool ScheduledBlock::ends_fit() const {

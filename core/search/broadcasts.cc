@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/graph/dims.h"
 #include "core/search/rewriter.h"
 
 namespace quern {
@@ -62,27 +63,12 @@ class BroadcastRewriter : Rewriter {
       for (int64_t from : *op.attrs.perm) moved.push_back(least[index(from)]);
       return moved;
     }
-    return op.code == OpCode::reshape ? renamed(shape(op.operands[0]), least, op.type.shape) : std::nullopt;
-  }
-
-  // The shape `least` of what has the shape `from`, when a reshape to `to` adds and removes extents of 1; nothing if it does more.
-  static std::optional<Ints> renamed(const Ints& from, const Ints& least, const Ints& to) {
-    Ints out;
-    size_t at = 0;
-    auto skip = [&] {
-      while (at < from.size() && from[at] == 1) ++at;
-    };
-    for (int64_t extent : to) {
-      if (extent == 1) {
-        out.push_back(1);
-        continue;
-      }
-      skip();
-      if (at == from.size() || from[at] != extent) return std::nullopt;
-      out.push_back(least[at++]);
-    }
-    skip();
-    return at == from.size() ? std::optional(std::move(out)) : std::nullopt;
+    const auto dims =
+        op.code == OpCode::reshape ? renamed_dims(shape(op.operands[0]), op.type.shape) : std::nullopt;
+    if (!dims) return std::nullopt;
+    Ints renamed;
+    for (int dim : *dims) renamed.push_back(dim < 0 ? 1 : least[index(dim)]);
+    return renamed;
   }
 
   std::optional<ValueId> whole(ValueId id) {

@@ -30,9 +30,9 @@ double bytes(const Node& node) {
 
 class Cutter {
  public:
-  explicit Cutter(const Graph& graph) : graph_(graph) {
+  explicit Cutter(const Graph& graph) : graph_(graph), positions_(positions_of(graph)) {
     find_needed();
-    find_numbered();
+    leave_positions_outside();
     for (const Node& node : graph_.nodes) names_.insert(node.name);
   }
 
@@ -117,22 +117,17 @@ class Cutter {
     }
   }
 
-  void find_numbered() {
-    for (const Node& node : graph_.nodes) {
-      std::vector<std::optional<MadeOfPositions>> operands;
-      for (ValueId id : node.operands) operands.push_back(made_[static_cast<size_t>(id)]);
-      auto made = made_by(node.code, node.attrs, node.type.rank(), operands);
-      computed_.push_back(made.has_value());
-      made_.push_back(made ? made : made_of_integers(node.type.dtype, node.type.shape));
-    }
-    for (ValueId id = 0; id < static_cast<ValueId>(graph_.nodes.size()); ++id)
-      if (const auto at = static_cast<size_t>(id); needed_[at] && outside_[at].empty() && !is_output_[at] &&
-                                                   computed_[at] && !is_leaf(node(id)) &&
-                                                   made_[at]->is_computed_in_kernels())
+  void leave_positions_outside() {
+    for (ValueId id = 0; id < static_cast<ValueId>(graph_.nodes.size()); ++id) {
+      const auto at = static_cast<size_t>(id);
+      const bool inside = needed_[at] && outside_[at].empty() && !is_output_[at] && !is_leaf(node(id));
+      if (inside && positions_[at].computed && positions_[at].made->is_computed_in_kernels())
         outside_[at] = "positions decide it, kernels that read it compute it";
+    }
   }
   bool is_numbered(ValueId id) const {
-    return computed_[static_cast<size_t>(id)] && made_[static_cast<size_t>(id)]->is_decided();
+    const ValueOfPositions& value = positions_[static_cast<size_t>(id)];
+    return value.computed && value.made->is_decided();
   }
 
   bool is_pointwise(ValueId id) const { return quern::is_pointwise(node(id).code); }
@@ -327,7 +322,7 @@ class Cutter {
   std::vector<ValueId> with_makers(const Piece& piece) const {
     std::set<ValueId> makers;
     const std::function<void(ValueId)> add = [&](ValueId id) {
-      if (is_leaf(node(id)) || !(computed_[static_cast<size_t>(id)] || is_view(id)) ||
+      if (is_leaf(node(id)) || !(positions_[static_cast<size_t>(id)].computed || is_view(id)) ||
           !makers.insert(id).second)
         return;
       for (ValueId operand : sources(id)) add(operand);
@@ -416,8 +411,7 @@ class Cutter {
   const Graph& graph_;
   std::set<std::string> names_;
   std::vector<bool> needed_, is_output_;
-  std::vector<std::optional<MadeOfPositions>> made_;
-  std::vector<bool> computed_;  // by operators, of what positions decide
+  const std::vector<ValueOfPositions> positions_;
   std::vector<std::vector<ValueId>> users_;
   std::vector<std::string> outside_;  // by node
   std::vector<ValueId> order_;

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "core/graph/dims.h"
 #include "core/mugraph/positions.h"
 #include "core/search/rewriter.h"
 
@@ -14,14 +15,16 @@ using DimMap = std::vector<int>;
 
 class PositionRewriter : CopyingRewriter {
  public:
-  explicit PositionRewriter(const Graph& graph) : CopyingRewriter(graph) { find_made(); }
+  explicit PositionRewriter(const Graph& graph)
+      : CopyingRewriter(graph),
+        positions_(positions_of(graph, [this](ValueId id) { return is_renamed(id); })) {}
 
   // Nothing if no such reshape is there, or what is made is too large for a graph.
   std::optional<Graph> run() {
     std::optional<Graph> made = rewritten([&](ValueId id) {
       if (node(id).code != OpCode::reshape || !is_computed(id)) return copy(id);
       const DimMap dims = *renamed(id);
-      if (!made_[index(id)]->is_computed_in_kernels() || !can_make(node(id).operands[0], dims))
+      if (!positions_[index(id)].made->is_computed_in_kernels() || !can_make(node(id).operands[0], dims))
         return copy(id);
       found_ = true;
       return value_of(node(id).operands[0], dims, node(id).name);
@@ -30,39 +33,17 @@ class PositionRewriter : CopyingRewriter {
   }
 
  private:
-  void find_made() {
-    for (ValueId id = 0; id < end(); ++id) {
-      const Node& op = node(id);
-      std::vector<std::optional<MadeOfPositions>> operands;
-      for (ValueId operand : op.operands) operands.push_back(made_[index(operand)]);
-      // How it varies along its dimensions nobody asks here.
-      const bool renames = op.code == OpCode::reshape && is_computed(op.operands[0]) && renamed(id);
-      const auto made = renames ? operands[0] : made_by(op.code, op.attrs, op.type.rank(), operands);
-      computed_.push_back(made && op.code != OpCode::constant);
-      made_.push_back(made ? made : made_of_integers(op.type.dtype, op.type.shape));
-    }
+  bool is_computed(ValueId id) const {
+    return positions_[index(id)].computed && node(id).code != OpCode::constant;
   }
-  bool is_computed(ValueId id) const { return computed_[index(id)]; }
 
+  bool is_renamed(ValueId id) const {
+    return node(id).code == OpCode::reshape && node(node(id).operands[0]).code != OpCode::constant &&
+           renamed(id);
+  }
   // How extents of 1 come and go with a reshape; nothing if others change.
   std::optional<DimMap> renamed(ValueId reshape) const {
-    const Ints &from = node(node(reshape).operands[0]).type.shape, &to = node(reshape).type.shape;
-    DimMap dims;
-    size_t at = 0;
-    auto skip_units = [&] {
-      while (at < from.size() && from[at] == 1) ++at;
-    };
-    for (int64_t extent : to) {
-      skip_units();
-      if (extent == 1) {
-        dims.push_back(-1);
-      } else {
-        if (at == from.size() || from[at] != extent) return std::nullopt;
-        dims.push_back(static_cast<int>(at++));
-      }
-    }
-    skip_units();
-    return at == from.size() ? std::optional(dims) : std::nullopt;
+    return renamed_dims(node(node(reshape).operands[0]).type.shape, node(reshape).type.shape);
   }
 
   // Of operand number `i`, where the value's dimensions are `dims`.
@@ -141,8 +122,7 @@ class PositionRewriter : CopyingRewriter {
     return moves ? operands[0] : add(op.code, operands, attrs, name);
   }
 
-  std::vector<std::optional<MadeOfPositions>> made_;
-  std::vector<bool> computed_;  // by operators, of what positions decide
+  const std::vector<ValueOfPositions> positions_;
   std::map<std::pair<ValueId, DimMap>, ValueId> values_;
   bool found_ = false;
 };

@@ -15,17 +15,6 @@ Status outside(std::string reason) { return Status(ErrorCode::UNSUPPORTED, std::
 
 bool has_real_type(const TensorType& type) { return is_float(type.dtype) || type.literal; }
 
-// Whether a reshape only adds or removes extents of 1.
-bool only_renames(const Node& from, const Node& reshape) {
-  auto squeezed = [](const Ints& shape) {
-    Ints result;
-    for (int64_t extent : shape)
-      if (extent != 1) result.push_back(extent);
-    return result;
-  };
-  return squeezed(from.type.shape) == squeezed(reshape.type.shape);
-}
-
 class TermBuilder {
  public:
   explicit TermBuilder(const Graph& graph)
@@ -305,7 +294,7 @@ std::string outside_reason(const Graph& graph, ValueId id) {
   if (info.kind == OpKind::conversion || info.kind == OpKind::generator || op.code == OpCode::slice ||
       op.code == OpCode::concat)
     return std::string("the operator ") + info.text + " is outside the algebra";
-  if (op.code == OpCode::reshape && !only_renames(graph.node(op.operands[0]), op))
+  if (op.code == OpCode::reshape && !renamed_dims(graph.node(op.operands[0]).type.shape, op.type.shape))
     return "the reshape splits or joins dimensions";
   const bool condition = op.type.dtype == DType::boolean;
   if (!has_real_type(op.type) && !condition)

@@ -1,6 +1,5 @@
 // Where tiles lie in memory: those of ragged extents, and those of slices, reshapes and transposes that are
 // read in the memory of their source, by each data path in the emulator against the float reference.
-#include "core/verify/hostile.h"
 #include "core/verify/reference.h"
 #include "tests/codegen/sized_cases.h"
 #include "tests/mugraph/texts.h"
@@ -9,19 +8,6 @@
 namespace {
 
 using namespace quern;
-
-// On friendly inputs, and on those of every hostile class.
-void all_are_right_on_hostile_inputs(std::vector<MuGraphCase> cases) {
-  for (MuGraphCase& each : cases) {
-    each.inputs.push_back({"random", [scale = each.scale](const TensorDesc& desc, size_t i) {
-                             return random_buffer(desc, 1000 + i, scale);
-                           }});
-    for (const HostileClass& cls : hostile_classes())
-      each.inputs.push_back({cls.name, [buffers = hostile_inputs(each.graph, cls, 1)](
-                                           const TensorDesc&, size_t i) { return buffers[i]; }});
-  }
-  all_are_right(cases);
-}
 
 const char kProduct[] = R"(mugraph product
 in x: TYPE[ROWS, INNER]
@@ -47,12 +33,12 @@ void ragged_tiles_come_by_every_path(void**) {
           {.tile = {32, 64, 0}, .tile_k = 32, .warps = {2, 2, 1}, .stages = 3},
           {.tile = {32, 64, 0}, .tile_k = 32, .warps = {2, 2, 1}, .stages = 3, .tma = true, .producer = true},
           {.tile = {64, 64, 0},
-          .tile_k = 64,
-          .warps = {4, 1, 1},
-          .stages = 2,
-          .tma = true,
-          .wgmma = true,
-          .producer = true}})
+           .tile_k = 64,
+           .warps = {4, 1, 1},
+           .stages = 2,
+           .tma = true,
+           .wgmma = true,
+           .producer = true}})
       cases.push_back(sized_case("ragged product", kProductGraph, kProduct, sizes, way));
   all_are_right_on_hostile_inputs(cases);
 }
@@ -109,12 +95,12 @@ void ragged_attention_comes_by_tma(void**) {
     for (const char* keys : {"200", "264"})
       for (const KernelSchedule& way :
            {KernelSchedule{.tile = {0, 0, 64},
-           .tile_k = 64,
-           .warps = {4, 1, 1},
-           .stages = 3,
-           .tma = true,
-           .wgmma = true,
-           .producer = true},
+                           .tile_k = 64,
+                           .warps = {4, 1, 1},
+                           .stages = 3,
+                           .tma = true,
+                           .wgmma = true,
+                           .producer = true},
             {.tile = {0, 0, 64}, .tile_k = 64, .warps = {4, 1, 1}, .stages = 2, .tma = true, .wgmma = true}})
         cases.push_back(sized_case("ragged attention", kAttentionGraph, kAttention,
                                    {dtype, "100", "64", keys, "2", "2"}, way));

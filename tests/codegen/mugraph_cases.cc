@@ -6,6 +6,7 @@
 #include "core/emulator/emulator.h"
 #include "core/graph/text.h"
 #include "core/mugraph/text.h"
+#include "core/verify/hostile.h"
 #include "core/verify/reference.h"
 #include "tests/support/test.h"
 
@@ -97,6 +98,18 @@ void all_are_right(const std::vector<MuGraphCase>& cases) {
         print_error("%s%s", print_graph(test.graph).c_str(), print_mugraph(test.mugraph).c_str());
   }
   assert_int_equal(failures.size(), 0);
+}
+
+void all_are_right_on_hostile_inputs(std::vector<MuGraphCase> cases) {
+  for (MuGraphCase& each : cases) {
+    each.inputs.push_back({"random", [scale = each.scale](const TensorDesc& desc, size_t i) {
+                             return random_buffer(desc, 1000 + i, scale);
+                           }});
+    for (const HostileClass& cls : hostile_classes())
+      each.inputs.push_back({cls.name, [buffers = hostile_inputs(each.graph, cls, 1)](
+                                           const TensorDesc&, size_t i) { return buffers[i]; }});
+  }
+  all_are_right(cases);
 }
 
 }  // namespace quern

@@ -35,5 +35,7 @@ EmittedMuGraph emitted(const MuGraphCase& test);
 // Fails the test if a case is refused, breaks a rule of the GPU, or is further from the reference than
 // allowed, and prints those that do. One compilation for all.
 void all_are_right(const std::vector<MuGraphCase>& cases);
+// The same on friendly inputs, and on those of every hostile class.
+void all_are_right_on_hostile_inputs(std::vector<MuGraphCase> cases);
 
 }  // namespace quern

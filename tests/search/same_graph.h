@@ -44,6 +44,12 @@ void assert_random_graphs_compute_the_same(Rewrite rewrite) {
   }
 }
 
+// Whether the rewrite leaves the graph as it is.
+template <class Rewrite>
+void assert_stays(const Graph& graph, Rewrite rewrite) {
+  assert_string_equal(print_graph(rewrite(graph)).c_str(), print_graph(graph).c_str());
+}
+
 // The best muGraph of a search for a graph, which computes it.
 inline MuGraph best_of_search(const Graph& graph) {
   auto found = search(graph, **find_target("sm_90a"), {});
