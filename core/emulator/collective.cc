@@ -127,14 +127,38 @@ std::string load_matrices(Collective kind, const WarpOperands& warp, int first_t
   return "";
 }
 
+std::string store_matrices(Collective kind, const WarpOperands& warp, int first_thread, Memory& memory) {
+  auto own = [&](int lane) { return static_cast<StmatrixOperands*>(warp.lanes[lane]); };
+  const int count = own(0)->count;
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    if (own(lane)->count != count) return "stmatrix: the lanes of a warp store different numbers of matrices";
+    if (lane >= 8 * count) continue;
+    const auto row = reinterpret_cast<uintptr_t>(own(lane)->row);
+    if (row % 16 != 0)
+      return "stmatrix: misaligned row of lane " + std::to_string(lane) + ": not at a multiple of 16 bytes";
+    if (!memory.write_shared(row, 16, first_thread + lane))
+      return "stmatrix, row of lane " + std::to_string(lane) + ": " + memory.violation();
+  }
+  for (int lane = 0; lane < kWarpSize; ++lane)
+    for (int matrix = 0; matrix < count; ++matrix)
+      for (int e = 0; e < 2; ++e) {
+        const int group = lane / 4, at = lane % 4 * 2 + e;
+        const int row = kind == Collective::stmatrix ? group : at,
+                  column = kind == Collective::stmatrix ? at : group;
+        static_cast<uint16_t*>(own(8 * matrix + row)->row)[column] =
+            static_cast<uint16_t>(own(lane)->registers[matrix] >> 16 * e);
+      }
+  return "";
+}
+
 }  // namespace
 
 const char* collective_name(Collective kind) {
   static constexpr const char* kNames[] = {
-      "__syncwarp",   "shuffle_xor",       "shuffle_down",       "shuffle",
-      "warp_ballot",  "mma_m16n8k16<f16>", "mma_m16n8k16<bf16>", "mma_m16n8k8_tf32",
-      "ldmatrix",     "ldmatrix_trans",    "wgmma_fence",        "wgmma",
-      "wgmma_commit", "wgmma_wait"};
+      "__syncwarp",        "shuffle_xor",        "shuffle_down",     "shuffle",  "warp_ballot",
+      "mma_m16n8k16<f16>", "mma_m16n8k16<bf16>", "mma_m16n8k8_tf32", "ldmatrix", "ldmatrix_trans",
+      "stmatrix",          "stmatrix_trans",     "wgmma_fence",      "wgmma",    "wgmma_commit",
+      "wgmma_wait"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -156,6 +180,8 @@ std::string perform(Collective kind, const WarpOperands& operands, int first_thr
     return std::string(collective_name(kind)) + " needs all 32 lanes of the warp";
   if (kind == Collective::ldmatrix || kind == Collective::ldmatrix_trans)
     return load_matrices(kind, operands, first_thread, memory);
+  if (kind == Collective::stmatrix || kind == Collective::stmatrix_trans)
+    return store_matrices(kind, operands, first_thread, memory);
   if (kind == Collective::mma_tf32)
     if (std::string wrong = check_tf32(operands); !wrong.empty()) return wrong;
   multiply(kind, operands);

@@ -1,4 +1,4 @@
-// What the lanes of a warp compute together once all have arrived: shuffles, votes, ldmatrix and mma.
+// What the lanes of a warp compute together once all have arrived: shuffles, votes, ldmatrix, stmatrix and mma.
 #pragma once
 
 #include <array>

@@ -251,6 +251,14 @@ __device__ __forceinline__ void ldmatrix(unsigned (&r)[kCount], const void* row)
   quern::emulated::collective(quern::emulated::Collective::ldmatrix, kFullWarp, &operands);
   copy_registers(r, loaded);
 }
+template <int kCount, bool kTrans>
+__device__ __forceinline__ void stmatrix(void* row, const unsigned (&r)[kCount]) {
+  static_assert(kCount == 1 || kCount == 2 || kCount == 4, "stmatrix stores 1, 2 or 4 matrices");
+  quern::emulated::StmatrixOperands operands{r, row, kCount};
+  quern::emulated::collective(
+      kTrans ? quern::emulated::Collective::stmatrix_trans : quern::emulated::Collective::stmatrix, kFullWarp,
+      &operands);
+}
 template <int kCount>
 __device__ __forceinline__ void ldmatrix_trans(unsigned (&r)[kCount], const void* row) {
   static_assert(kCount == 1 || kCount == 2 || kCount == 4, "ldmatrix loads 1, 2 or 4 matrices");

@@ -83,6 +83,13 @@ bool Memory::read_shared(uintptr_t address, size_t size, int thread) {
   return read(address, size, thread);
 }
 
+bool Memory::write_shared(uintptr_t address, size_t size, int thread) {
+  Region* region = find_for("write", address, size);
+  if (!region) return false;
+  if (!region->is_shared()) return violate("write of " + locate(address) + ", which is not shared memory");
+  return write(address, size, thread);
+}
+
 bool Memory::read_global(uintptr_t address, size_t size, int thread) {
   Region* region = find_for("read", address, size);
   if (!region) return false;

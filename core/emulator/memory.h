@@ -55,9 +55,10 @@ class Memory {
   bool write(uintptr_t address, size_t size, int thread);
   // A read (besides read()) of what must not change while the launch runs.
   bool read_constant(uintptr_t address, size_t size);
-  // A read by an instruction that reaches shared memory only, or global memory only.
+  // By an instruction that reaches shared memory only, or global memory only.
   bool read_shared(uintptr_t address, size_t size, int thread);
   bool read_global(uintptr_t address, size_t size, int thread);
+  bool write_shared(uintptr_t address, size_t size, int thread);
   // A copy into shared memory that goes on beside `thread`, which must know of all accesses before: until it
   // ends nobody may touch the bytes. Then they are there, for whom `stamp` says. By the async proxy: ordinary
   // writes must have been fenced by who wrote.

@@ -25,6 +25,8 @@ enum class Collective {
   mma_tf32,
   ldmatrix,
   ldmatrix_trans,
+  stmatrix,
+  stmatrix_trans,
   wgmma_fence,
   wgmma,
   wgmma_commit,
@@ -61,6 +63,11 @@ struct WgmmaOperands {
 struct LdmatrixOperands {
   unsigned* registers;
   const void* row;
+  int count;
+};
+struct StmatrixOperands {
+  const unsigned* registers;
+  void* row;
   int count;
 };
 

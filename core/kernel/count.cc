@@ -235,7 +235,11 @@ class BlockCounter {
       }
       case Instr::ldmatrix:
       case Instr::ldmatrix_trans:
-        return matrices(instruction, there);
+        return matrices(Path::ldmatrix, instruction.operands[1], instruction.templates[0].number, there);
+      case Instr::stmatrix:
+      case Instr::stmatrix_trans:
+        return matrices(Path::shared_store, instruction.operands[0], instruction.templates[1].number / 2,
+                        there);
       default:
         accesses(instruction, there);
         return order_or_compute(instruction, threads);
@@ -279,11 +283,10 @@ class BlockCounter {
   }
 
   // Eight lanes give the rows of a matrix, of 16 bytes each: a wavefront, if they lie in different banks.
-  void matrices(const Instruction& instruction, const Threads& threads) {
-    const int64_t matrices = instruction.templates[0].number;
+  void matrices(Path path, const Expr& rows, int64_t matrices, const Threads& threads) {
     Threads lanes = threads;
     for (size_t t = 0; t < threads_; ++t) lanes[t] = threads[t] && int64_t(t % kWarp) < 8 * matrices;
-    access(Path::ldmatrix, instruction.operands[1], 16, lanes);
+    access(path, rows, 16, lanes);
   }
 
   void order_or_compute(const Instruction& instruction, const Threads& threads) {

@@ -29,6 +29,9 @@ int64_t bytes_touched(const Instruction& instruction, size_t operand) {
     case Instr::ldmatrix:
     case Instr::ldmatrix_trans:
       return operand == 0 ? 4 * number(instruction, 0) : 16;
+    case Instr::stmatrix:
+    case Instr::stmatrix_trans:
+      return operand == 0 ? 16 : vector_bytes(instruction);
     case Instr::mma:
       return operand == 0 ? 16 : operand == 1 && !number(instruction, 1) ? 16 : 8;
     case Instr::wgmma:

@@ -170,6 +170,24 @@ void AccessTracer::tile_product(const ExprNode& node) {
   barrier();
 }
 
+namespace {
+
+// Whose rows lanes name; 0: the instruction has none.
+int64_t matrices_of(const Instruction& instruction) {
+  switch (instruction.code) {
+    case Instr::ldmatrix:
+    case Instr::ldmatrix_trans:
+      return instruction.templates[0].number;
+    case Instr::stmatrix:
+    case Instr::stmatrix_trans:
+      return instruction.templates[1].number / 2;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
 // Every thread touches what the row says, but for repeated loads and for matrices, whose rows lanes name.
 void AccessTracer::touch(const Instruction& instruction) {
   Expr offset = 0;
@@ -180,9 +198,8 @@ void AccessTracer::touch(const Instruction& instruction) {
     ++depth_;
     offset = counter("copy", instruction.templates[2].number) * (value(instruction.operands[2]) * size);
   }
-  if (instruction.code == Instr::ldmatrix || instruction.code == Instr::ldmatrix_trans)
-    if (const int64_t lanes = 8 * instruction.templates[0].number; lanes < 32)
-      extra.push_back(less(Expr(out_.places.thread) % 32, lanes));
+  if (const int64_t lanes = 8 * matrices_of(instruction); lanes > 0 && lanes < 32)
+    extra.push_back(less(Expr(out_.places.thread) % 32, lanes));
   for (size_t i = 0; i < instruction.operands.size(); ++i) touch(instruction, i, offset, extra);
   depth_ = before;
 }

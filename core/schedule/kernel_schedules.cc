@@ -51,7 +51,7 @@ bool fits_tma(const MuKernel& kernel, const BlockOp& load, const TensorPlace& pl
   for (size_t d = 0; d < whole.size(); ++d) {
     const int64_t part = tile[d], least = d + 2 < whole.size() ? 1 : 16;
     const bool is_whole = std::has_single_bit(static_cast<uint64_t>(part)) ||
-                          is_unpadded(kernel, by_producer, load, static_cast<int>(d));
+                          is_unpadded(kernel, by_producer, load, place, static_cast<int>(d));
     if (part != whole[d] && (part < least || !is_whole)) return false;
     neighbours |= whole[d] > 1 && place.strides[d] == 1;
     single &= whole[d] == 1;

@@ -184,9 +184,11 @@ bool keeps_panel(const TensorPlace& place, const Ints& tile, bool by_tma) {
          std::all_of(tile.begin(), tile.end() - 2, [](int64_t extent) { return extent == 1; });
 }
 
-bool is_unpadded(const MuKernel& kernel, const KernelSchedule& schedule, const BlockOp& load, int dim) {
-  const int64_t extent = load.type.shape[static_cast<size_t>(dim)];
-  if (!schedule.producer || !schedule.wgmma || padded(extent) == extent || extent % kUnpaddedUnit != 0 ||
+bool is_unpadded(const MuKernel& kernel, const KernelSchedule& schedule, const BlockOp& load,
+                 const TensorPlace& place, int dim) {
+  const int64_t extent = load.type.shape[static_cast<size_t>(dim)],
+                unit = inner_dim(place, load.type.shape) == dim ? kUnpaddedUnit : kColumnUnit;
+  if (!schedule.producer || !schedule.wgmma || padded(extent) == extent || extent % unit != 0 ||
       dim + 2 < load.type.rank() || load.loop_dim() == dim)
     return false;
   for (int axis = 0; axis < kGridAxes; ++axis)
@@ -200,7 +202,7 @@ StagedExtents staged_extents(const MuKernel& kernel, const KernelSchedule& sched
   out.padded.reserve(least.size());
   for (size_t d = 0; d < load.type.shape.size(); ++d) {
     const int64_t extent = load.type.shape[d];
-    out.padded.push_back(is_unpadded(kernel, schedule, load, static_cast<int>(d))
+    out.padded.push_back(is_unpadded(kernel, schedule, load, place, static_cast<int>(d))
                              ? extent
                              : std::max(padded(extent), least[d]));
   }

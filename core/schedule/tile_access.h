@@ -22,9 +22,9 @@ int vector_bits(const MuKernel& kernel, const BlockOp& access, const TensorPlace
 // vector.
 int shared_vector_bits(const Ints& tile, DType dtype, int inner, int thread_bits);
 
-constexpr int64_t kUnpaddedUnit =
-    32;                             // what swizzled rows have whole parts of, in extents of no power of two
-constexpr int64_t kColumnUnit = 8;  // and columns of wgmma
+// What extents of no power of two are whole parts of: in swizzled rows; and in numbers of such rows, which repeat their
+// swizzle, and columns of wgmma.
+constexpr int64_t kUnpaddedUnit = 32, kColumnUnit = 8;
 
 // Whether rows and columns change places, and nothing else does.
 bool is_turned_matrix(const BlockOp& op);
@@ -58,7 +58,8 @@ bool keeps_panel(const TensorPlace& place, const Ints& tile, bool by_tma);
 
 // Whether a staged tile has no room beside it along `dim`, though its extent there is no power of two: what
 // blocks cut so and a producer brings for wgmma, which takes whole parts of such extents.
-bool is_unpadded(const MuKernel& kernel, const KernelSchedule& schedule, const BlockOp& load, int dim);
+bool is_unpadded(const MuKernel& kernel, const KernelSchedule& schedule, const BlockOp& load,
+                 const TensorPlace& place, int dim);
 
 // A tile of a stage: room for each dimension, and the one along which rows lie.
 struct StagedExtents {

@@ -39,7 +39,9 @@ bool ScheduledBlock::has_three_warpgroups() const { return !are_powers_of_two(sc
 
 bool ScheduledBlock::is_unpadded_load(BlockValue load) const {
   for (int d = 0; d < op(load).type.rank(); ++d)
-    if (is_staged_load(load) && is_unpadded(kernel_, schedule_, op(load), d)) return true;
+    if (is_staged_load(load) &&
+        is_unpadded(kernel_, schedule_, op(load), places_[static_cast<size_t>(load)], d))
+      return true;
   return false;
 }
 
@@ -66,8 +68,9 @@ unsigned ScheduledBlock::unpadded_of_product(size_t product) const {
     const BlockValue operand = each.operands[side];
     const int free = op(operand).type.rank() - (side == 0 ? 2 : 1);
     const bool of_three = static_cast<int>(side) == m_side() && has_three_warpgroups(),
-               cut_short = is_panel_operand(operand, *tensor_dtype(product)) &&
-                           is_unpadded(kernel_, schedule_, op(operand), free);
+               cut_short =
+                   is_panel_operand(operand, *tensor_dtype(product)) &&
+                   is_unpadded(kernel_, schedule_, op(operand), places_[static_cast<size_t>(operand)], free);
     const bool early = static_cast<int>(side) != m_side() &&
                        columns_end_early(product, side, op(operand).type.shape[static_cast<size_t>(free)]);
     if (of_three || cut_short || early) out |= side == 0 ? 2 : 1;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <set>
 
 #include "core/base/integers.h"
 #include "core/schedule/tile_access.h"
@@ -14,40 +15,47 @@ namespace {
 
 constexpr size_t kMost = 4;
 // Elements: smaller tiles do not keep tensor cores busy, and for larger ones there are no registers.
-constexpr int64_t kLeastEven = 128 * 128, kMostEven = 128 * 256, kLeastUneven = 64 * 192,
+constexpr int64_t kLeastEven = 128 * 128, kMostEven = 128 * 256, kLeastUneven = 64 * 160,
                   kMostUneven = 256 * 160;
+constexpr double kLess = 0.95;                  // of what even tiles leave to the busiest SM
 constexpr int64_t kRows = 64, kMostRows = 256;  // of a warpgroup; of a block
+constexpr int64_t kLeastColumns = 64, kMostColumns = 256;
 
 struct Tile {
   int64_t rows, columns;
   int64_t elements() const { return rows * columns; }
 };
 
-// The axes of the grid that cut rows and columns of a product of the loop, the other way round where it is stored transposed.
-struct ProductAxes {
-  size_t rows, columns;
-  bool turned;
+// An axis of the grid that cuts an operand of a product of the loop, along which the result has rows or columns; and what
+// columns of wgmma along it are whole parts of.
+struct ProductAxis {
+  size_t axis;
+  int64_t unit;
 };
 
-std::optional<size_t> cutting_axis(const BlockOp& load, int dim) {
+std::optional<ProductAxis> cutting_axis(const MuGraph& mugraph, const BlockOp& load, int dim) {
   for (size_t axis = 0; axis < TileExtents().size(); ++axis)
-    if (load.map()[axis] == dim) return axis;
+    if (load.map()[axis] == dim)
+      return ProductAxis{axis, inner_dim(dense_place(mugraph, load.tensor()), load.type.shape) == dim
+                                   ? kUnpaddedUnit
+                                   : kColumnUnit};
   return std::nullopt;
 }
 
-std::optional<ProductAxes> product_axes(const MuKernel& kernel) {
+// Along rows and columns, of a product that is stored transposed too.
+struct ProductAxes {
+  ProductAxis rows, columns;
+};
+
+std::optional<ProductAxes> product_axes(const MuGraph& mugraph, const MuKernel& kernel) {
   for (const BlockOp& op : kernel.ops) {
     if (!op.is_compute(OpCode::matmul)) continue;
     const BlockOp &left = kernel.ops[static_cast<size_t>(op.operands[0])],
                   &right = kernel.ops[static_cast<size_t>(op.operands[1])];
     if (!left.is_load() || !right.is_load() || left.loop_dim() < 0 || right.loop_dim() < 0) continue;
-    const auto rows = cutting_axis(left, left.type.rank() - 2),
-               columns = cutting_axis(right, right.type.rank() - 1);
-    if (!rows || !columns || rows == columns) continue;
-    const bool turned = std::any_of(kernel.ops.begin(), kernel.ops.end(), [&](const BlockOp& other) {
-      return is_turned_matrix(other) && !kernel.ops[static_cast<size_t>(other.operands[0])].is_load();
-    });
-    return turned ? ProductAxes{*columns, *rows, true} : ProductAxes{*rows, *columns, false};
+    const auto rows = cutting_axis(mugraph, left, left.type.rank() - 2),
+               columns = cutting_axis(mugraph, right, right.type.rank() - 1);
+    if (rows && columns && rows->axis != columns->axis) return ProductAxes{*rows, *columns};
   }
   return std::nullopt;
 }
@@ -61,39 +69,62 @@ Work work_of(const Tile& tile, const Tile& whole, int64_t batch, int sms) {
                         (1 / static_cast<double>(tile.rows) + 1 / static_cast<double>(tile.columns))};
 }
 
+// Extents that cut `whole` into equal parts, of so many units.
+std::vector<int64_t> equal_parts(int64_t whole, int64_t unit) {
+  std::set<int64_t> out;
+  for (int64_t parts = divide_up(whole, kMostColumns); divide_up(whole, parts) >= kLeastColumns; ++parts)
+    out.insert(round_up(divide_up(whole, parts), unit));
+  return {out.begin(), out.end()};
+}
+
 }  // namespace
 
 std::vector<UnevenTile> uneven_tiles(const MuGraph& mugraph, const MuKernel& kernel, const Target& target) {
-  const auto axes = product_axes(kernel);
+  const auto axes = product_axes(mugraph, kernel);
   if (!axes || !target.wgmma) return {};
-  const auto rows = cut_extent(mugraph, kernel, static_cast<int>(axes->rows)),
-             columns = cut_extent(mugraph, kernel, static_cast<int>(axes->columns));
-  if (!rows || !columns) return {};
-  const Tile whole{*rows, *columns};
+  const auto row_extent = cut_extent(mugraph, kernel, static_cast<int>(axes->rows.axis)),
+             column_extent = cut_extent(mugraph, kernel, static_cast<int>(axes->columns.axis));
+  if (!row_extent || !column_extent) return {};
   const int64_t batch = kernel.grid[0] * kernel.grid[1] * kernel.grid[2] /
-                        (kernel.grid[axes->rows] * kernel.grid[axes->columns]);
-  auto work = [&](const Tile& tile) { return work_of(tile, whole, batch, target.sms); };
+                        (kernel.grid[axes->rows.axis] * kernel.grid[axes->columns.axis]);
   int64_t least_even = std::numeric_limits<int64_t>::max();
-  std::vector<std::pair<Work, Tile>> uneven;
-  for (int64_t r = kRows; r <= std::min<int64_t>(kMostRows, whole.rows); r += kRows)
-    for (int64_t c = 64; c <= std::min<int64_t>(256, whole.columns); c += 32) {
-      const Tile tile{r, c};
-      const bool even = padded(r) == r && padded(c) == c;
-      if (even && tile.elements() >= kLeastEven && tile.elements() <= kMostEven)
-        least_even = std::min(least_even, work(tile).first);
-      if (!even && tile.elements() >= kLeastUneven && tile.elements() <= kMostUneven)
-        uneven.push_back({work(tile), tile});
-    }
-  std::erase_if(uneven, [&](const auto& each) { return each.first.first >= least_even; });
-  std::sort(uneven.begin(), uneven.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  struct Choice {
+    Work work;
+    Tile tile;
+    bool swapped;  // columns of the result are rows of wgmma
+  };
+  std::vector<Choice> uneven;
+  for (const bool swapped : {false, true}) {
+    const ProductAxis& across = swapped ? axes->rows : axes->columns;
+    const Tile whole = swapped ? Tile{*column_extent, *row_extent} : Tile{*row_extent, *column_extent};
+    std::set<int64_t> extents;
+    for (const int64_t each : equal_parts(whole.columns, across.unit)) extents.insert(each);
+    for (int64_t power = kLeastColumns; power <= kMostColumns; power *= 2) extents.insert(power);
+    for (int64_t r = kRows; r <= std::min<int64_t>(kMostRows, whole.rows); r += kRows)
+      for (const int64_t c : extents) {
+        if (c > whole.columns) continue;
+        const Tile tile{r, c};
+        const Work work = work_of(tile, whole, batch, target.sms);
+        const bool even = padded(r) == r && padded(c) == c;
+        if (even && tile.elements() >= kLeastEven && tile.elements() <= kMostEven)
+          least_even = std::min(least_even, work.first);
+        if (!even && tile.elements() >= kLeastUneven && tile.elements() <= kMostUneven)
+          uneven.push_back({work, tile, swapped});
+      }
+  }
+  std::erase_if(uneven, [&](const Choice& each) {
+    return static_cast<double>(each.work.first) > kLess * static_cast<double>(least_even);
+  });
+  std::stable_sort(uneven.begin(), uneven.end(),
+                   [](const Choice& a, const Choice& b) { return a.work < b.work; });
   uneven.resize(std::min(uneven.size(), kMost));
   std::vector<UnevenTile> out;
-  for (const auto& [_, tile] : uneven) {
+  for (const auto& [_, tile, swapped] : uneven) {
     UnevenTile& each = out.emplace_back();
-    each.tile[axes->rows] = tile.rows;
-    each.tile[axes->columns] = tile.columns;
+    each.tile[axes->rows.axis] = swapped ? tile.columns : tile.rows;
+    each.tile[axes->columns.axis] = swapped ? tile.rows : tile.columns;
     each.warps = {1, 1, 1};
-    each.warps[axes->turned ? 1 : 0] = static_cast<int>(tile.rows / kRows) * 4;
+    each.warps[swapped ? 1 : 0] = static_cast<int>(tile.rows / kRows) * 4;
   }
   return out;
 }

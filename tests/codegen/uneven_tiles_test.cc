@@ -1,6 +1,8 @@
 // Tiles whose extents are no powers of two, of products by wgmma: right in the emulator in all orders of operands, on
 // friendly and hostile inputs, counted by the model as they are lowered, proved, and refused where registers or
 // warps in the middle would have to be left out.
+#include <cstring>
+
 #include "core/kernel/count.h"
 #include "core/prove/prove_kernel.h"
 #include "core/schedule/block_work.h"
@@ -89,6 +91,66 @@ void columns_end_before_a_power_of_two(void**) {
     assert_contains(emitted(test).kernels, "16, " + std::to_string(columns) + ">(&");
   }
   all_are_right(cases);
+}
+
+// Where rows of a panel are columns of wgmma, and have K next to each other.
+std::vector<MuGraphCase> in_steps_of_eight() {
+  std::vector<MuGraphCase> cases;
+  for (const bool x_turned : {false, true})
+    cases.push_back(
+        product({"bf16", "120", "72", "176", "2", "2"}, way({4, 1, 1}, 88, 64), {x_turned, true}));
+  cases.push_back(product({"f16", "72", "128", "336", "2", "2"}, way({4, 1, 1}, 168, 64), {false, true}));
+  for (const bool w_turned : {false, true}) {
+    cases.push_back(
+        product({"bf16", "140", "72", "200", "2", "2"}, way({1, 4, 1}, 64, 72), {false, w_turned}));
+    cases.push_back(
+        product({"f16", "144", "96", "232", "2", "2"}, way({1, 8, 1}, 128, 104), {false, w_turned}));
+  }
+  return cases;
+}
+
+void columns_may_be_any_eight(void**) {
+  const std::vector<MuGraphCase> cases = in_steps_of_eight();
+  for (const MuGraphCase& test : cases) {
+    const KernelSchedule& each = test.schedule.kernels[0];
+    const int64_t columns = each.tile[each.warps[0] == 1 ? 1 : 0];
+    assert_contains(emitted(test).kernels, "16, " + std::to_string(columns) + ">(&");
+  }
+  all_are_right(cases);
+  // Rows of a panel that have columns next to each other.
+  MuGraphCase test = product({"f16", "72", "128", "336", "2", "2"}, way({4, 1, 1}, 168, 64), {false, false});
+  test.target = "sm_90a";
+  assert_false(emit(test).ok());
+}
+
+// The last ones begin earlier, so that TMA brings rows that are there; who was in front stores what both have.
+void last_tiles_are_whole(void**) {
+  std::vector<MuGraphCase> cases = in_steps_of_eight();
+  KernelSchedule pairs = way({8, 1, 1}, 96, 128, 3);
+  pairs.multicast = {1, 2, 1};
+  cases.push_back(product({"bf16", "200", "72", "232", "2", "2"}, pairs, {false, true}));
+  KernelSchedule staying = way({8, 1, 1}, 96, 128, 3);
+  staying.persistent = 2;
+  cases.push_back(product({"bf16", "200", "72", "232", "2", "2"}, staying, {false, true}));
+  KernelSchedule stored = way({8, 1, 1}, 96, 128);
+  stored.tma_store = true;
+  cases.push_back(product({"f16", "200", "72", "232", "2", "2"}, stored, {false, true}));
+  const std::unique_ptr<Solver> solver = make_z3_solver();
+  ProveOptions options;
+  options.solver = solver.get();
+  for (MuGraphCase& test : cases) {
+    test.target = "sm_90a";
+    const EmittedMuGraph program = emitted(test);
+    assert_contains(program.kernels, "_own");
+    if (!solver) continue;
+    const Proof proof = prove_kernel(program.code[0].kernel, program.code[0].facts, options);
+    if (!proof.proved()) fail_test(test.label + ": " + proof.summary());
+  }
+  all_are_right(cases);
+  // All are.
+  MuGraphCase test = product({"bf16", "128", "72", "192", "2", "1"}, way({4, 1, 1}, 96, 64), {false, true});
+  test.target = "sm_90a";
+  assert_null(strstr(emitted(test).kernels.c_str(), "_own"));
 }
 
 // Rows of the result are columns of the product.
@@ -305,6 +367,8 @@ void other_tiles_are_refused(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(columns_end_before_a_power_of_two),
+      cmocka_unit_test(columns_may_be_any_eight),
+      cmocka_unit_test(last_tiles_are_whole),
       cmocka_unit_test(results_may_lie_transposed),
       cmocka_unit_test(rows_are_three_times_those_of_a_warpgroup),
       cmocka_unit_test(all_ways_are_right),

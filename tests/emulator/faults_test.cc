@@ -546,6 +546,34 @@ extern "C" __global__ void kernel(const float* x, float* y) {
      .length = 32,
      .grid = {1},
      .block = {32}},
+    {.name = "stmatrix to a misaligned row",
+     .text = R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  __shared__ __align__(16) f16 tile[128];
+  unsigned r[1] = {0};
+  stmatrix<1, false>(tile + lane_index() % 8 * 8 @@+ 4@, r);
+  __syncwarp();
+  y[lane_index()] = x[lane_index()] + to_float(tile[lane_index()]);
+})",
+     .rule = "stmatrix: misaligned row",
+     .value = same,
+     .length = 32,
+     .grid = {1},
+     .block = {32}},
+    {.name = "stmatrix with no barrier behind it",
+     .text = R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  __shared__ __align__(16) f16 tile[128];
+  unsigned r[1] = {0};
+  stmatrix<1, true>(tile + lane_index() % 8 * 8, r);
+  @__syncwarp();@@
+  y[lane_index()] = x[lane_index()] + to_float(tile[lane_index()]);
+})",
+     .rule = "read of",
+     .value = same,
+     .length = 32,
+     .grid = {1},
+     .block = {32}},
     {.name = "memory touched before earlier launches have ended",
      .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y) {

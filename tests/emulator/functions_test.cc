@@ -229,6 +229,40 @@ void loads_matrices(void**) {
   }
 }
 
+// Registers of the same matrices go back to where they were.
+void stores_matrices(void**) {
+  for (int count : {1, 2, 4}) {
+    for (bool transposed : {false, true}) {
+      const std::string n = std::to_string(count), kind = transposed ? ", true>" : ", false>";
+      auto y = map<uint64_t>(
+          "int", "unsigned long long",
+          R"(
+        __shared__ __align__(16) unsigned short tile[4][8][8];
+        unsigned r[)" +
+              n + R"(];
+        for (int j = 0; j < )" +
+              n +
+              R"(; ++j) r[j] = (j * 256 + i / 4 * 16 + i % 4 * 2) | (j * 256 + i / 4 * 16 + i % 4 * 2 + 1) << 16;
+        stmatrix<)" +
+              n + kind + R"((tile[i / 8][i % 8], r);
+        __syncwarp();
+        unsigned long long all = 0;
+        for (int j = 0; j < 8; ++j) all = all * 31 + (i < 8 * )" +
+              n + R"( ? tile[i / 8][i % 8][j] : 0);
+        y[i] = all;)",
+          std::vector<int>(32));
+      for (int lane = 0; lane < 8 * count; ++lane) {
+        uint64_t all = 0;
+        for (uint64_t j = 0; j < 8; ++j) {
+          const uint64_t row = lane % 8, matrix = lane / 8 * 256;
+          all = all * 31 + matrix + (transposed ? j * 16 + row : row * 16 + j);
+        }
+        assert_true(y[lane] == all);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 }  // namespace quern::emulated
@@ -246,6 +280,7 @@ int main() {
       cmocka_unit_test(exchanges_lanes),
       cmocka_unit_test(reduces_groups_of_lanes),
       cmocka_unit_test(loads_matrices),
+      cmocka_unit_test(stores_matrices),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -59,6 +59,9 @@ void wavefronts_are_those_of_banks(void**) {
     sample.to.emit(Instr::ldmatrix, {address(sample.x, 0), address(sample.tile, at)}, {4});
     is_access(sample.count(), Path::ldmatrix, 16, 32, 1, swizzle ? 4 : 32);
   }
+  Sample stored(32);
+  stored.to.emit(Instr::stmatrix, {address(stored.tile, thread_index() * 8), stored.x}, {Scalar::f16, 8});
+  is_access(stored.count(), Path::shared_store, 16, 32, 1, 4);
   Sample row(32);
   row.to.emit(Instr::load_shared_or_zero,
               {address(row.x, 0), address(row.tile, thread_index() * 4), truth(true)}, {Scalar::f16, 4});

@@ -1,14 +1,17 @@
 #include "core/codegen/block/bounds.h"
 
 #include <algorithm>
-#include <numeric>
+
+#include "core/codegen/block/last_tiles.h"
 
 namespace quern {
 
 TileBounds::TileBounds(const BlockFacts& facts, BlockBody& body)
     : BlockPart(facts, body), block_x_(ir::make_variable("block_x", Scalar::i32)) {
-  for (const char* name : {"tile_x", "tile_y", "tile_z"})
+  for (const char* name : {"tile_x", "tile_y", "tile_z"}) {
+    whole_.push_back(takes_whole_tiles(facts, static_cast<int>(tile_axes_.size())));
     tile_axes_.push_back(ir::make_variable(name, Scalar::i32));
+  }
   const size_t count = program_.ops.size();
   dims_.resize(count);
   firsts_.resize(count);
@@ -35,9 +38,10 @@ TileBounds::Interval TileBounds::interval(const BlockOp& op, int dim) {
   int64_t tile = extent;
   Expr first = 0, last = extent, whole = ir::truth(true);
   std::string key = std::to_string(extent);
-  bool ragged = false;
+  bool ragged = false, takes_whole = false;
   for (int axis = 0; axis <= kGridAxes; ++axis) {
     if (!cuts(op, axis, dim)) continue;
+    takes_whole |= axis < std::ssize(whole_) && whole_[static_cast<size_t>(axis)];
     const int64_t parts = kernel_.parts(axis), next = kernel_.part(axis, tile);
     ragged |= next * parts != tile;
     key += " " + print(axes[axis]) + "/" + std::to_string(parts);
@@ -47,9 +51,15 @@ TileBounds::Interval TileBounds::interval(const BlockOp& op, int dim) {
     tile = next;
   }
   const bool loop = op.loop_dim() == dim;
-  if (first.is_number(0)) return {first, nullptr};
-  const auto [at, fresh_one] = intervals_.try_emplace(key, Interval{first, nullptr});
-  if (fresh_one) {
+  if (first.is_number(0)) return {first};
+  const auto [at, fresh_one] = intervals_.try_emplace(key, Interval{first});
+  if (fresh_one && takes_whole) {
+    Builder to(body_.prologue);
+    const std::string name = fresh("first");
+    at->second.first = to.let(ir::make_variable(name, Scalar::i32), ir::min_of(first, extent - tile));
+    at->second.own = ir::make_variable(name + "_own", Scalar::i32);
+    to.let(at->second.own, first - at->second.first);
+  } else if (fresh_one) {
     Builder to(loop ? body_.iteration : body_.prologue);
     const std::string name = fresh("first");
     at->second.first = to.let(ir::make_variable(name, Scalar::i32), first);
@@ -65,48 +75,18 @@ TileBounds::Interval TileBounds::interval(const BlockOp& op, int dim) {
   return at->second;
 }
 
-namespace {
-
-// For each dimension of an operand that of the result which has its extent, or -1.
-std::vector<int> result_dims(const BlockProgram& program, BlockValue value, size_t operand) {
-  const BlockOp& op = program.op(value);
-  const Ints &shape = op.type.shape, &own = program.shape(op.operands[operand]);
-  std::vector<int> to(own.size(), -1);
-  if (program.is_compute(value, OpKind::reduction)) {
-    const Ints& axes = *op.attrs().axis;
-    int next = 0;
-    for (size_t d = 0; d < own.size(); ++d) {
-      const bool reduced = std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) != axes.end();
-      if (!reduced) to[d] = next;
-      next += !reduced || *op.attrs().keepdims;
-    }
-  } else if (program.is_compute(value, OpKind::movement)) {
-    const std::vector<int> view = view_dims(program, value);
-    if (view.size() == own.size()) to = view;
-    if (op.code() == OpCode::concat || op.code() == OpCode::slice)  // their axes have another extent
-      std::iota(to.begin(), to.end(), 0);
-  } else {
-    const bool product = program.is_compute(value, OpKind::contraction);
-    for (size_t d = 0; d < own.size(); ++d)
-      if (!(product && d + (operand == 0 ? 1 : 2) == own.size()) && own.size() <= shape.size())
-        to[d] = static_cast<int>(d + shape.size() - own.size());
-  }
-  return to;
-}
-
-}  // namespace
-
 void TileBounds::find_extents(BlockValue value) {
   const size_t at = static_cast<size_t>(value);
   const BlockOp& op = program_.op(value);
   const Ints& shape = op.type.shape;
   auto& dims = dims_[at];
-  for (int64_t extent : shape) dims.push_back({extent, nullptr});
+  for (int64_t extent : shape) dims.push_back({extent});
   if (op.has_access()) {
     for (int d = 0; d < op.type.rank(); ++d) {
       const Interval interval = this->interval(op, d);
       firsts_[at].push_back(interval.first / facts_.place(op).repeats_of(static_cast<size_t>(d)));
       dims[static_cast<size_t>(d)].left = interval.left;
+      if (op.is_store()) dims[static_cast<size_t>(d)].own = interval.own;
     }
     return;
   }
@@ -166,8 +146,11 @@ Expr TileBounds::inside(BlockValue value, const RegisterLayout& layout, const Ex
     if (!dims.empty() && std::find(dims.begin(), dims.end(), d) == dims.end()) continue;
     const TileDim& dim = extents[static_cast<size_t>(d)];
     const bool ragged = edges && dim.left;
-    if (!ragged && layout.extent(d) <= dim.tile) continue;
+    const bool begins_inside = edges && dim.own;
+    if (!ragged && !begins_inside && layout.extent(d) <= dim.tile) continue;
     const Expr at = coordinate(layout, d, index);
+    if (begins_inside) out = both(out, less_equal(Expr(dim.own), at));
+    if (!ragged && layout.extent(d) <= dim.tile) continue;
     Expr own = less(at, ragged ? Expr(dim.left) : Expr(dim.tile));
     // Iterations that are masked nowhere have whole tiles.
     if (ragged && !body_.masked_selects.empty() && loop_lefts_.contains(dim.left))

@@ -6,10 +6,10 @@
 namespace quern {
 
 // One dimension of a tile: `tile` away from ragged edges; `left` is what there is of it in this block (and
-// iteration), null if that is always all.
+// iteration), null if that is always all. Of a store, `own` is where begins what no block in front stores, null: the tile.
 struct TileDim {
   int64_t tile = 1;
-  Symbol left;
+  Symbol left = nullptr, own = nullptr;
 };
 
 class TileBounds : BlockPart {
@@ -41,7 +41,8 @@ class TileBounds : BlockPart {
  private:
   struct Interval {
     Expr first;
-    Symbol left;  // null: the tile never reaches beyond the tensor
+    Symbol left = nullptr;  // null: the tile never reaches beyond the tensor
+    Symbol own = nullptr;   // null: no other block has parts of the tile
   };
   Expr block_coordinate(int axis) const;
   Interval interval(const BlockOp& op, int dim);
@@ -49,6 +50,7 @@ class TileBounds : BlockPart {
 
   Symbol block_x_;
   std::vector<Symbol> tile_axes_;
+  std::vector<bool> whole_;                // of these axes: takes_whole_tiles()
   std::map<std::string, Symbol> defined_;  // by the text of the expression
   std::map<std::string, Interval> intervals_;
   std::vector<std::vector<TileDim>> dims_;

@@ -47,6 +47,9 @@ class GlobalMemory : BlockPart {
   Symbol pointer(int32_t tensor, const TensorPlace& place, bool written = false);
   // Of a load's or store's tile, in its tensor's memory: where the first element lies.
   Expr tile_begin(BlockValue access, const TensorPlace& place) const;
+  // A pointer to the tensor's first element of the tile, defined in `to`.
+  Symbol tile_pointer(Builder& to, const std::string& prefix, BlockValue access, const TensorPlace& place,
+                      int64_t begin = 0);
   std::vector<TilePiece> pieces(Builder& to, BlockValue load);
   // Calls `read` for the piece that the chunk is in: once, or under a condition for each piece.
   using ReadPiece = std::function<void(Builder&, const TilePiece&)>;
@@ -64,9 +67,6 @@ class GlobalMemory : BlockPart {
   Body take_next() { return std::move(next_); }
 
  private:
-  // A pointer to the tensor's first element of the tile, defined in `to`.
-  Symbol tile_pointer(Builder& to, const std::string& prefix, BlockValue access, const TensorPlace& place,
-                      int64_t begin = 0);
   bool pieces_hold_tiles(BlockValue load, const std::vector<TilePiece>& pieces) const;
   // Asks for a chunk of registers; and, when it is there, hands it to the lanes that want it, where others asked.
   struct ChunkLoad {

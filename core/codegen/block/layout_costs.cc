@@ -5,6 +5,7 @@
 #include "core/codegen/block/conversions.h"
 #include "core/codegen/block/global_memory.h"
 #include "core/codegen/block/layout_question.h"
+#include "core/codegen/block/matrix_rows.h"
 #include "core/codegen/block/reductions.h"
 
 namespace quern {
@@ -16,6 +17,7 @@ constexpr int64_t kNever = 1 << 28;  // cycles of what cannot be done
 // an access to a tile in shared memory; of an elementwise operator.
 constexpr int64_t kAccess = 4, kSector = 1, kSharedAccess = 4, kCompute = 1;
 constexpr int64_t kShuffle = 4;  // and the sum
+constexpr int64_t kBarrier = 30, kOfMatrices = 8;  // registers that a stmatrix stores, and a thread then
 
 }  // namespace
 
@@ -43,6 +45,9 @@ int64_t LayoutQuestion::reduce_cycles(BlockValue value, const RegisterLayout& fr
 int64_t LayoutQuestion::memory_cycles(BlockValue value, const RegisterLayout& layout) const {
   const BlockOp& op = program_.op(value);
   if (op.is_reduce_cluster()) return layout.count() * facts_.cluster_blocks() * kSharedAccess;
+  if (op.is_store() && is_stored_by_matrices(facts_, value, layout))
+    return 2 * kBarrier +
+           layout.count() / kOfMatrices * (2 * kSharedAccess + kAccess + kOfMatrices * 2 * kSector);
   const AccessForm form = access_form(facts_, value, layout);
   const int vector = form.vector;
   const int64_t accesses = (int64_t{layout.count()} >> vector) * times(program_.stage(value));

@@ -175,7 +175,7 @@ bool ProductPlans::plan_ends(BlockValue product, MatmulPlan& plan) const {
     const int rank = program_.op(operand).type.rank(), free = free_dim(side, rank);
     auto is_cut_short = [&](int dim) {
       return plan.shared[s] && !plan.cooperative[s] &&
-             is_unpadded(facts_.kernel, schedule_, program_.op(operand), dim);
+             is_unpadded(facts_.kernel, schedule_, program_.op(operand), facts_.place(operand), dim);
     };
     if (is_cut_short(summed_dim(side, rank))) return false;
     const bool is_m = side == plan.m_side, in_warps = is_m && facts_.has_three_warpgroups();

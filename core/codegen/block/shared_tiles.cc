@@ -4,6 +4,7 @@
 
 #include "core/base/dtype_info.h"
 #include "core/base/integers.h"
+#include "core/codegen/block/matrix_rows.h"
 
 namespace quern {
 
@@ -117,22 +118,35 @@ bool SharedTiles::read_matrices(Builder& out, const SharedTile& tile, DType dtyp
     return true;
   }
   if (!plain && !turned) return false;
-  // Lanes give the addresses of rows of matrices: their low three bits count rows, the others matrices.
   const int matrices = std::min(2, bits_for(words));
-  const auto words_at = layout.registers.begin() + (pairs ? 1 : 0);
-  RegisterLayout rows;
-  for (size_t i = 0; i < 3; ++i)
-    rows.lanes[i] = plain ? layout.lanes[i + 2] : (i == 0 ? pair : layout.lanes[i - 1]);
-  for (size_t i = 0; i < static_cast<size_t>(matrices); ++i)
-    rows.lanes[i + 3] = *(words_at + static_cast<long>(i));
-  rows.warps = layout.warps;
-  rows.registers.assign(words_at + matrices, layout.registers.end());
+  const RegisterLayout rows = rows_of_matrices(
+      layout, plain, matrices, {layout.registers.begin() + (pairs ? 1 : 0), layout.registers.end()});
   const int count = 1 << matrices, reads = words >> matrices;
   out.unrolled("r", reads, [&](Builder& each, const Expr& r) {
     each.emit(
         plain ? Instr::ldmatrix : Instr::ldmatrix_trans,
         {ir::address(to, r * count), ir::address(tile.memory, place_in(tile, rows, skipped * reads + r))},
         {count});
+  });
+  return true;
+}
+
+bool SharedTiles::write_matrices(Builder& out, const SharedTile& tile, const RegisterLayout& layout,
+                                 const Number& number) {
+  const Scalar type = tile.memory->type;
+  const MatrixRows lies = matrix_rows(layout, tile.inner);
+  if (!target_.tma || ir::bytes_of(type) != 2 || lies == MatrixRows::none || !beyond(tile, layout).empty())
+    return false;
+  const bool plain = lies == MatrixRows::plain;
+  // So many matrices at a time as registers make whole groups of.
+  const int words = layout.count() / 2, matrices = words % 4 == 0 ? 2 : words % 2 == 0 ? 1 : 0;
+  const RegisterLayout rows =
+      rows_of_matrices(layout, plain, matrices, {layout.registers.begin() + 1, layout.registers.end()});
+  const int per = 2 << matrices;
+  out.unrolled("c", layout.count() / per, [&](Builder& each, const Expr& c) {
+    each.store(plain ? Instr::stmatrix : Instr::stmatrix_trans,
+               ir::address(tile.memory, place_in(tile, rows, c)), type, per,
+               [&](Builder& one, const Expr& j) { return number(one, one.named("r", c * per + j)); });
   });
   return true;
 }

@@ -1,6 +1,8 @@
 // How tiles lie in shared memory, and how threads and tensor cores find their elements there.
 #pragma once
 
+#include <functional>
+
 #include "core/codegen/block/bounds.h"
 
 namespace quern {
@@ -56,6 +58,11 @@ class SharedTiles : BlockPart {
   // one.
   bool read_matrices(Builder& out, const SharedTile& tile, DType dtype, const RegisterLayout& layout,
                      const Symbol& to, int words, const Expr& skipped);
+  // Fills a tile of 16-bit numbers from registers by stmatrix, `number(builder, r)` that of register r; false, and nothing is
+  // written, if they are not in pairs as rows or columns of matrices.
+  using Number = std::function<Expr(Builder&, const Expr&)>;
+  bool write_matrices(Builder& out, const SharedTile& tile, const RegisterLayout& layout,
+                      const Number& number);
 
  private:
   TileBounds& bounds_;

@@ -42,7 +42,7 @@ const SharedTile* StagedTiles::find(BlockValue load) const {
 const SharedTile& StagedTiles::tile(BlockValue load) {
   if (read_by_threads_ < 0) read_by_threads_ = load;
   for (int d = 0; d < program_.op(load).type.rank(); ++d)
-    if (is_unpadded(kernel_, schedule_, program_.op(load), d))
+    if (is_unpadded(kernel_, schedule_, program_.op(load), facts_.place(load), d))
       fail(load,
            "has " + std::to_string(program_.shape(load)[static_cast<size_t>(d)]) +
                " elements where blocks cut it: tiles of no power of two are for wgmma alone, each of whose "

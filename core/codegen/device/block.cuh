@@ -84,6 +84,16 @@ __device__ __forceinline__ void ldmatrix_trans_at(unsigned* to, const T* row) {
   ldmatrix_trans<kCount>(part_of<kCount>(to), row);
 }
 
+// stmatrix of numbers that are pairs in words.
+template <class T, int kCount>
+__device__ __forceinline__ void stmatrix_at(void* row, const Vector<T, kCount>& numbers) {
+  stmatrix<kCount / 2, false>(row, bit_cast<Vector<unsigned, kCount / 2>>(numbers).items);
+}
+template <class T, int kCount>
+__device__ __forceinline__ void stmatrix_trans_at(void* row, const Vector<T, kCount>& numbers) {
+  stmatrix<kCount / 2, true>(row, bit_cast<Vector<unsigned, kCount / 2>>(numbers).items);
+}
+
 // Words that hold f32 become the tf32 nearest to it.
 template <int kCount>
 __device__ __forceinline__ void round_to_tf32(unsigned (&words)[kCount]) {

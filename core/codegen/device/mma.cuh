@@ -72,6 +72,39 @@ __device__ __forceinline__ void ldmatrix(unsigned (&r)[kCount], const void* row)
   }
 }
 
+// stmatrix.sync.aligned.m8n8.xN.shared.b16 (sm_90): the way back. Lane 8 i + j gives the address of row j of matrix i, of which
+// a lane has elements 2 pair, 2 pair + 1 of row `group` in register i; with .trans, of column `group`.
+template <int kCount, bool kTrans>
+__device__ __forceinline__ void stmatrix(void* row, const unsigned (&r)[kCount]) {
+  static_assert(kCount == 1 || kCount == 2 || kCount == 4, "stmatrix stores 1, 2 or 4 matrices");
+  if constexpr (kCount == 1) {
+    if constexpr (kTrans)
+      asm volatile("stmatrix.sync.aligned.m8n8.x1.trans.shared.b16 [%0], {%1};" ::"r"(shared_address(row)), "r"(r[0])
+                   : "memory");
+    else
+      asm volatile("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%0], {%1};" ::"r"(shared_address(row)), "r"(r[0])
+                   : "memory");
+  } else if constexpr (kCount == 2) {
+    if constexpr (kTrans)
+      asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(shared_address(row)),
+                   "r"(r[0]), "r"(r[1])
+                   : "memory");
+    else
+      asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(shared_address(row)), "r"(r[0]),
+                   "r"(r[1])
+                   : "memory");
+  } else {
+    if constexpr (kTrans)
+      asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
+                   "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+                   : "memory");
+    else
+      asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
+                   "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+                   : "memory");
+  }
+}
+
 // ldmatrix with .trans: register i gets elements 2 pair, 2 pair + 1 of column `group` of matrix i.
 template <int kCount>
 __device__ __forceinline__ void ldmatrix_trans(unsigned (&r)[kCount], const void* row) {

@@ -2,6 +2,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) q0_block(bf16* __restrict__
   const int lane = lane_index();
   const int warp = broadcast(int(threadIdx.x) / 32);
   unsigned char* const shared = dynamic_shared<unsigned char>();
+  bf16* const s7 = reinterpret_cast<bf16*>(shared);
   Mbarrier* const full = reinterpret_cast<Mbarrier*>(shared + 98304);
   Mbarrier* const empty = full + 2;
   if (int(threadIdx.x) == 0) {
@@ -16,13 +17,15 @@ extern "C" __global__ void __launch_bounds__(512, 1) q0_block(bf16* __restrict__
   __syncthreads();
   grid_wait();
   grid_launch_dependents();
-  const int first0 = int(blockIdx.y) * 192;
-  const int first0_left = min(256, int(blockIdx.y) * 192 + 192) - first0;
-  const int first2 = int(blockIdx.x) * 192;
-  const int first2_left = min(320, int(blockIdx.x) * 192 + 192) - first2;
+  const int first0 = min(int(blockIdx.y) * 192, 64);
+  const int first0_own = int(blockIdx.y) * 192 - first0;
+  const int first2 = min(int(blockIdx.x) * 192, 128);
+  const int first2_own = int(blockIdx.x) * 192 - first2;
   const int i5 = (warp >> 2 & 1) * 8192 + (warp >> 3 & 1) * 4096;
-  const int i8 = (lane >> 2 & 7) + (warp & 3) * 16 + (warp >> 2 & 1) * 128 + (warp >> 3 & 1) * 64;
-  const int i9 = (lane & 3) * 8;
+  const int i8 = swizzled<56>((lane & 15) * 64 + (lane >> 4 & 1) * 8 + (warp & 3) * 1024 + (warp >> 2 & 1) * 8192 + (warp >> 3 & 1) * 4096);
+  const int i10 = warp & 7;
+  const int i11 = (lane & 31) * 8;
+  const int i13 = swizzled<56>((lane & 7) * 8 + (lane >> 3 & 3) * 16384 + (warp & 7) * 64);
   // producer
   if (warp >= 12) {
     setmaxnreg_dec<24>();
@@ -71,18 +74,32 @@ extern "C" __global__ void __launch_bounds__(512, 1) q0_block(bf16* __restrict__
   }
   wgmma_wait<0>();
   wgmma_landed(v3_3);
-  bf16* const to7 = t2 + static_cast<long long>(first0) * 320 + static_cast<long long>(first2);
+  barrier_of<384>();
 #pragma unroll
   for (int c = 0; c < 12; ++c) {
     Vector<bf16, 8> v;
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       const int r = c * 8 + j;
-      v[j] = from_float<bf16>(v3_3[(r & 1) + (r >> 1 & 3) * 4 + (r >> 3 & 1) * 2 + (r >> 4 & 7) * 16]);
+      v[j] = from_float<bf16>(v3_3[r]);
     }
-    exchange_words<bf16, 8>(v);
-    if (i8 + (c & 1) * 8 < first0_left && i9 + (c >> 1 & 7) * 32 < first2_left) {
-      store_vector<bf16, 8>(to7 + (i8 + (c & 1) * 8) * 320 + i9 + (c >> 1 & 7) * 32, v);
+    stmatrix_at<bf16, 8>(s7 + swizzled_sum<56>(i8, (c & 3) * 16 + (c >> 2 & 3) * 16384), v);
+  }
+  barrier_of<384>();
+  bf16* const to9 = t2 + static_cast<long long>(first0) * 320 + static_cast<long long>(first2);
+  if ((warp & 8) == 0) {
+#pragma unroll
+    for (int c = 0; c < 32; ++c) {
+      if (first0_own <= i10 + (c & 31) * 8 && i10 + (c & 31) * 8 < 192 && first2_own <= i11 && i11 < 192) {
+        bf16 own12[8];
+        get_elements<bf16, 8>(&own12[0], s7 + swizzled_sum<56>(i13, (c & 31) * 512));
+        Vector<bf16, 8> v;
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+          v[j] = own12[j];
+        }
+        store_vector<bf16, 8>(to9 + (i10 + (c & 31) * 8) * 320 + i11, v);
+      }
     }
   }
 }
