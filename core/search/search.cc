@@ -2,36 +2,24 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <limits>
-#include <map>
-#include <set>
 
 #include "core/graph/canon.h"
 #include "core/mugraph/tensor_view.h"
-#include "core/mugraph/views.h"
-#include "core/search/assembly.h"
 #include "core/search/flatten.h"
 #include "core/search/piece_memo.h"
-#include "core/search/piece_search.h"
-#include "core/search/pieces.h"
+#include "core/search/piecewise_search.h"
 #include "core/search/regroup.h"
 #include "core/search/rewrites.h"
 #include "core/search/unpack.h"
-#include "core/search/ways.h"
-#include "core/verify/rounded_values.h"
 
 namespace quern {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kLeastUs = 1;             // of a kernel
-constexpr double kNearFloor = 1.25;        // of a subgraph that is not looked at in parts
-constexpr size_t kMostWithOtherLoops = 2;  // ways
-constexpr size_t kOtherFormShare = 4;      // of the results, those of a graph whose products are left packed
+constexpr double kLeastUs = 1;         // of a kernel
+constexpr double kNearFloor = 1.25;    // of a subgraph that is not looked at in parts
+constexpr size_t kOtherFormShare = 4;  // of the results, those of a graph whose products are left packed
 
 Status check_options(const SearchOptions& options) {
   auto wrong = [](std::string message) { return Status(ErrorCode::INVALID_ARGUMENT, std::move(message)); };
@@ -48,490 +36,290 @@ std::string name_of(const Graph& graph, const Piece& piece) {
   return name;
 }
 
-class Search {
- public:
-  Search(const Graph& graph, const Target& target, const SearchOptions& options)
-      : graph_(graph), target_(target), options_(options), start_(Clock::now()) {}
-
-  Result<SearchResult> run() {
-    Result<std::map<size_t, GeneratorState>> resumed = parse_states(options_.resume);
-    if (!resumed) return resumed.status();
-    resumed_ = std::move(*resumed);
-    std::vector<Piece> cut = cut_into_pieces(graph_, options_.bound);
-    if (!options_.time_of)
-      if (Status status = search_all(cut); !status.ok()) return status;
-    pieces_left_ = cut.size();
-    for (std::vector<Piece>& group : groups_of(graph_, std::move(cut))) {
-      const size_t first = pieces_.size();
-      for (Piece& piece : group) {
-        --pieces_left_;
-        Status status = options_.time_of ? settle_by_time(piece) : settle(std::move(piece));
-        if (!status.ok()) return status;
-      }
-      if (options_.time_of && group.size() > 1)
-        if (Status status = join(group, first); !status.ok()) return status;
-    }
-    if (options_.time_of)
-      if (Status status = join_parts(); !status.ok()) return status;
-    combine();
-    result_.state = print_states(unfinished_);
-    result_.report.seconds = std::chrono::duration<double>(Clock::now() - start_).count();
-    return std::move(result_);
-  }
-
- private:
-  // Equal pieces are searched once: the first of each, largest last.
-  Status search_all(const std::vector<Piece>& pieces) {
-    std::vector<const Piece*> different;
-    for (const Piece& piece : pieces)
-      if (piece.outside.empty() &&
-          first_.try_emplace(piece.text(), First{piece.outputs, first_.size()}).second)
-        different.push_back(&piece);
-    std::stable_sort(different.begin(), different.end(),
-                     [](const Piece* a, const Piece* b) { return a->nodes.size() < b->nodes.size(); });
-    size_t left = different.size();
-    for (const Piece* piece : different)
-      if (Status status = search_one(*piece, left--); !status.ok()) return status;
-    return {};
-  }
-
-  bool is_known(const Piece& piece) const { return !piece.outside.empty() || found_.count(piece.text()) > 0; }
-  const PieceResult& found(const Piece& piece) const { return found_.at(piece.text()); }
-
-  // More time would not help it.
-  bool fits_no_kernel(const Piece& piece) const {
-    if (!piece.outside.empty()) return false;
-    const PieceResult& result = found(piece);
-    const PieceReport& report = result.report;
-    return result.candidates.empty() && result.finished && !report.timed_out && !report.cancelled &&
-           !report.out_of_memory;
-  }
-
-  // Becomes one of the pieces of the graph, or several: what no kernel was found for is taken apart.
-  Status settle(Piece piece) {
-    std::vector<Piece> parts;
-    if (fits_no_kernel(piece)) {
-      parts = one_piece_an_output(graph_, piece);
-      if (Status status = search_all(parts); !status.ok()) return status;
-      const auto none = [&](const Piece& part) { return fits_no_kernel(part); };
-      if (parts.empty() || std::any_of(parts.begin(), parts.end(), none)) {
-        parts = cut_smaller(graph_, piece);
-        if (Status status = search_all(parts); !status.ok()) return status;
-      }
-    }
-    report_one(piece, !parts.empty());
-    for (Piece& part : parts)
-      if (Status status = settle(std::move(part)); !status.ok()) return status;
-    if (parts.empty()) pieces_.push_back(std::move(piece));
-    return {};
-  }
-
-  // ---- by time ----
-
-  // Becomes one of the pieces of the graph, or several that are faster.
-  Status settle_by_time(const Piece& piece) {
-    Partition second;
-    Result<Partition> best = best_partition(piece, second);
-    if (!best) return best.status();
-    const size_t first = pieces_.size(), last = first + best->pieces.size();
-    const bool whole = best->pieces.size() == 1 && best->pieces[0].nodes.size() == piece.nodes.size();
-    if (!whole && is_known(piece)) {
-      report_one(piece, true);
-      others_.push_back({{piece}, first, last, best->us});
-    }
-    if (second.pieces.size() > 1) others_.push_back({std::move(second.pieces), first, last, best->us});
-    for (Piece& part : best->pieces) {
-      report_one(part, false);
-      pieces_.push_back(std::move(part));
-    }
-    return {};
-  }
-
-  struct Partition {
-    double us = 0;
-    std::vector<Piece> pieces;
-    void add(Partition other) {
-      us += other.us;
-      for (Piece& piece : other.pieces) pieces.push_back(std::move(piece));
-    }
-  };
-
-  // The faster of its best candidate and the baseline.
-  double us_of(const Piece& piece) const {
-    return piece.outside.empty() ? choices_of(piece.text())[0].us : left_us(piece);
-  }
-
-  // Of the baseline. What only moves elements is read where they lie, and so is what is concatenated, if nobody asks for it.
-  double left_us(const Piece& piece) const {
-    const bool asked = std::any_of(piece.outputs.begin(), piece.outputs.end(), [&](ValueId id) {
-      return std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end();
-    });
-    const bool moves = std::all_of(piece.graph.nodes.begin(), piece.graph.nodes.end(), [&](const Node& node) {
-      return op_info(node.code).kind == OpKind::leaf || moves_only(node.code) ||
-             (!asked && node.code == OpCode::concat);
-    });
-    return moves ? 0 : options_.time_of(piece.placed ? *piece.placed : piece.graph, nullptr);
-  }
-
-  // Bytes that it reads and writes at least.
-  double floor_us(const Piece& piece) const {
-    double bytes = 0;
-    for (const auto* values : {&piece.inputs, &piece.outputs})
-      for (ValueId id : *values)
-        bytes += static_cast<double>(graph_.node(id).type.element_count()) *
-                 static_cast<double>(dtype_size(graph_.node(id).type.dtype));
-    return kLeastUs + bytes / (target_.dram_gbps * 1e3);
-  }
-
-  // One piece for each output, each by its best choice: those that are independent may share launches.
-  double side_by_side_us(const Piece& piece) const {
-    std::vector<ValueId> nodes;
-    for (size_t id = 0; id < piece.graph.nodes.size(); ++id)
-      if (op_info(piece.graph.nodes[id].code).kind != OpKind::leaf) nodes.push_back(static_cast<ValueId>(id));
-    const std::vector<Piece> own = pieces_of(piece.graph, nodes);
-    if (own.size() != 1) return kNever;
-    Way way{0, 0, {}, {}};
-    const std::vector<Piece> parts = one_piece_an_output(piece.graph, own[0]);
-    for (const Piece& part : parts) {
-      way.pieces.push_back(&part);
-      way.choices.push_back(choices_of(part.text())[0]);
-    }
-    const std::optional<Candidate> together = combined(piece.graph, way);
-    return together ? options_.time_of(piece.graph, &together->mugraph) : kNever;
-  }
-
-  // In one piece, or one for each output.
-  Result<Partition> in_one(const std::vector<Piece>& pieces) {
-    if (Status status = search_all(pieces); !status.ok()) return status;
-    Partition out;
-    for (const Piece& piece : pieces) {
-      Partition best{us_of(piece), {piece}};
-      if (piece.outputs.size() > 1 && best.us > kNearFloor * floor_us(piece)) {
-        Partition apart{0, one_piece_an_output(graph_, piece)};
-        if (Status status = search_all(apart.pieces); !status.ok()) return status;
-        for (const Piece& part : apart.pieces) apart.us += us_of(part);
-        apart.us = std::min(apart.us, side_by_side_us(piece));
-        if (!apart.pieces.empty() && apart.us < best.us) best = std::move(apart);
-      }
-      out.add(std::move(best));
-    }
-    return out;
-  }
-
-  int64_t products(const std::vector<ValueId>& nodes) const {
-    return std::count_if(nodes.begin(), nodes.end(), [&](ValueId id) {
-      return op_info(graph_.node(id).code).kind == OpKind::contraction;
-    });
-  }
-
-  // The fastest choice of where runs are parted, by dynamic programming; nothing if each has more products than a piece may.
-  Result<std::optional<Partition>> best_of_runs(const std::vector<std::vector<ValueId>>& runs) {
-    const size_t count = runs.size();
-    std::vector<std::optional<Partition>> best(count + 1);
-    best[0] = Partition{};
-    for (size_t last = 1; last <= count; ++last)
-      for (size_t first = last; first-- > 0;) {
-        if (last - first == count || (Clock::now() - start_ > options_.limit / 2 && last - first > 1)) break;
-        std::vector<ValueId> nodes;
-        for (size_t run = first; run < last; ++run)
-          nodes.insert(nodes.end(), runs[run].begin(), runs[run].end());
-        if (products(nodes) > kMostProducts) break;
-        Result<Partition> segment = in_one(pieces_of(graph_, nodes));
-        if (!segment) return segment.status();
-        if (best[last] && best[first]->us + segment->us >= best[last]->us) continue;
-        Partition sum = *best[first];
-        sum.add(std::move(*segment));
-        best[last] = std::move(sum);
-      }
-    return std::move(best[count]);
-  }
-
-  // Whole, or parted between its runs or behind its reductions. What is near the floor already stays whole, unless it has
-  // so many products that the search cannot have looked at all of its kernels. `second` is the best of the other kind,
-  // parted or whole, if there is one.
-  Result<Partition> best_partition(const Piece& piece, Partition& second) {
-    const std::vector<std::vector<std::vector<ValueId>>> ways = runs_of(graph_, piece);
-    const size_t count = ways[0].size();
-    Result<Partition> whole = Partition{kNever, {}};
-    if (count == 1 || products(piece.nodes) <= kMostProducts) whole = in_one({piece});
-    if (!whole || count == 1) return whole;
-    if (whole->us < kNearFloor * floor_us(piece) && products(piece.nodes) < kMostProducts) return whole;
-    std::optional<Partition> best;
-    for (const std::vector<std::vector<ValueId>>& runs : ways) {
-      Result<std::optional<Partition>> parted = best_of_runs(runs);
-      if (!parted) return parted.status();
-      if (*parted && (!best || (*parted)->us < best->us)) best = std::move(*parted);
-    }
-    Partition apart{0, one_piece_a_reduction(graph_, piece)};
-    if (Status status = search_all(apart.pieces); !status.ok()) return status;
-    for (const Piece& part : apart.pieces) apart.us += us_of(part);
-    if (!apart.pieces.empty() && (!best || apart.us < best->us)) best = std::move(apart);
-    if (!best) return whole;
-    if (best->us < whole->us) std::swap(*best, *whole);
-    second = std::move(*best);
-    return whole;
-  }
-
-  // ---- pieces that read the same ----
-
-  // A group in one, where that may save traffic: instead of pieces_ from `first` on, if it is faster.
-  Status join(const std::vector<Piece>& group, size_t first) {
-    std::vector<ValueId> nodes;
-    std::set<ValueId> own;  // what several need is in the piece of each
-    for (const Piece& piece : group)
-      std::copy_if(piece.nodes.begin(), piece.nodes.end(), std::back_inserter(nodes),
-                   [&](ValueId id) { return own.insert(id).second; });
-    if (!joined_.insert(own).second) return {};
-    const Piece joined = joined_piece(graph_, std::move(nodes), options_.bound);
-    double apart = 0;
-    for (size_t p = first; p < pieces_.size(); ++p) apart += us_of(pieces_[p]);
-    if (!joined.outside.empty() || apart < kNearFloor * floor_us(joined)) return {};
-    if (Status status = search_all({joined}); !status.ok()) return status;
-    const Choice best = choices_of(joined.text())[0];
-    if (!best.candidate) return {};
-    const bool faster = best.us < apart;
-    report_one(joined, !faster);
-    if (!faster) {
-      others_.push_back({{joined}, first, pieces_.size(), apart});
-      return {};
-    }
-    std::erase_if(others_, [&](const OtherPieces& other) { return other.first >= first; });
-    const auto from = pieces_.begin() + static_cast<std::ptrdiff_t>(first);
-    others_.push_back({{from, pieces_.end()}, first, first + 1, best.us});
-    pieces_.erase(from, pieces_.end());
-    pieces_.push_back(joined);
-    return {};
-  }
-
-  // What pieces became that were taken apart may be in a group with others.
-  Status join_parts() {
-    const std::vector<Piece> parts = std::move(pieces_);
-    const std::vector<OtherPieces> others = std::move(others_);
-    pieces_.clear();
-    others_.clear();
-    for (const std::vector<Piece>& group : groups_of(graph_, parts)) {
-      const size_t first = pieces_.size();
-      pieces_.insert(pieces_.end(), group.begin(), group.end());
-      if (group.size() == 1) continue;
-      if (Status status = join(group, first); !status.ok()) return status;
-    }
-    // Others for what still stands there.
-    for (OtherPieces other : others) {
-      const auto from = parts.begin() + static_cast<std::ptrdiff_t>(other.first);
-      const auto until = parts.begin() + static_cast<std::ptrdiff_t>(other.last);
-      const auto at = std::search(pieces_.begin(), pieces_.end(), from, until,
-                                  [](const Piece& a, const Piece& b) { return a.nodes == b.nodes; });
-      if (at == pieces_.end()) continue;
-      other.first = static_cast<size_t>(at - pieces_.begin());
-      other.last = other.first + static_cast<size_t>(until - from);
-      others_.push_back(std::move(other));
-    }
-    return {};
-  }
-
-  double candidate_us(const Piece& piece, const Candidate& candidate) const {
-    if (piece.placed) {
-      const std::optional<Candidate> placed = candidate_of_placed(piece, candidate);
-      return placed ? options_.time_of(*piece.placed, &placed->mugraph) : kNever;
-    }
-    MuGraph prepared = candidate.mugraph;
-    prepare(piece.graph, prepared);
-    return options_.time_of(piece.graph, &prepared);
-  }
-
-  // Of the piece with what makes its known inputs, each operator of these a piece that is left to the baseline.
-  std::optional<Candidate> candidate_of_placed(const Piece& piece, const Candidate& candidate) const {
-    const Graph& placed = *piece.placed;
-    std::map<std::string, ValueId> named;
-    for (size_t id = 0; id < placed.nodes.size(); ++id)
-      named.emplace(placed.nodes[id].name, static_cast<ValueId>(id));
-    std::set<std::string> own;
-    for (ValueId id : piece.nodes) own.insert(graph_.node(id).name);
-    std::deque<Piece> makers;
-    for (size_t id = 0; id < placed.nodes.size(); ++id)
-      if (const Node& node = placed.nodes[id];
-          op_info(node.code).kind != OpKind::leaf && !own.count(node.name))
-        for (Piece& maker : pieces_of(placed, {static_cast<ValueId>(id)})) makers.push_back(std::move(maker));
-    Piece rest = piece;
-    for (auto* ids : {&rest.inputs, &rest.outputs})
-      for (ValueId& id : *ids) id = named.at(graph_.node(id).name);
-    Way way;
-    for (const Piece& maker : makers) {
-      way.pieces.push_back(&maker);
-      way.choices.push_back({0, nullptr});
-    }
-    way.pieces.push_back(&rest);
-    way.choices.push_back({0, &candidate});
-    return combined(placed, way);
-  }
-
-  // Candidates by the time of their best schedules.
-  void time_candidates(const Piece& piece, PieceResult& result) const {
-    if (!options_.time_of) return;
-    for (Candidate& candidate : result.candidates) {
-      candidate.us = candidate_us(piece, candidate);
-    }
-    std::erase_if(result.candidates, [](const Candidate& candidate) { return !std::isfinite(candidate.us); });
-    std::stable_sort(result.candidates.begin(), result.candidates.end(),
-                     [](const Candidate& a, const Candidate& b) { return a.us < b.us; });
-    result.report.baseline_us = left_us(piece);
-    result.report.us = result.candidates.empty() ? kNever : result.candidates[0].us;
-  }
-
-  // What is left of the time is divided among the pieces that are left: large ones come last and get what
-  // small ones did not need.
-  Status search_one(const Piece& piece, size_t left) {
-    const auto deadline = start_ + options_.limit, now = Clock::now();
-    const auto share =
-        now >= deadline ? Clock::duration(0) : (deadline - now) / static_cast<int64_t>(left + pieces_left_);
-    const std::string text = piece.text();
-    First& first = first_.at(text);
-    const std::string key = PieceMemo::key(text, target_, options_);
-    if (const PieceResult* remembered = memo() ? memo()->find(key) : nullptr) {
-      found_.emplace(text, *remembered);
-      first.outputs.clear();
-      return {};
-    }
-    Result<PieceResult> found =
-        search_piece(piece, target_, options_, now + share, std::move(resumed_[first.number]));
-    if (!found) return found.status();
-    time_candidates(piece, *found);
-    if (!found->finished) unfinished_[first.number] = found->state;
-    if (memo()) memo()->put(key, *found);
-    found_.emplace(text, std::move(*found));
-    return {};
-  }
-
-  void report_one(const Piece& piece, bool apart) {
-    PieceReport report;
-    if (!piece.outside.empty()) {
-      report.outside = piece.outside;
-    } else {
-      const std::string text = piece.text();
-      report = found_.at(text).report;
-      report.shared = first_.at(text).outputs != piece.outputs;
-    }
-    report.name = name_of(graph_, piece);
-    report.operators = piece.nodes.size();
-    report.apart = apart;
-    result_.report.timed_out |= report.timed_out;
-    result_.report.cancelled |= report.cancelled;
-    result_.report.out_of_memory |= report.out_of_memory;
-    result_.report.pieces.push_back(std::move(report));
-  }
-
-  PieceMemo* memo() const { return options_.oracle ? nullptr : options_.memo; }
-
-  // What a piece may be computed by, best first.
-  std::vector<Choice> choices_of(const std::string& text) const {
-    std::vector<Choice> choices;
-    if (const auto found = found_.find(text); found != found_.end()) {
-      for (const Candidate& candidate : found->second.candidates)
-        choices.push_back({candidate.us, &candidate});
-      if (options_.time_of) choices.push_back({found->second.report.baseline_us, nullptr});
-    }
-    if (choices.empty()) choices.push_back({0, nullptr});
-    std::stable_sort(choices.begin(), choices.end(),
-                     [](const Choice& a, const Choice& b) { return a.us < b.us; });
-    return choices;
-  }
-
-  void combine() {
-    const Ways ways(pieces_, others_, [&](const Piece& piece) { return choices_of(piece.text()); });
-    if (!options_.time_of) {
-      combine(ways.by_rank(), options_.results);
-      return;
-    }
-    std::vector<Way> others = ways.with_other_loops();
-    others.resize(std::min({others.size(), kMostWithOtherLoops, options_.results - 1}));
-    // Only all kernels together, which may share launches, say how long a way takes.
-    const std::vector<Way> by_time = ways.by_time();
-    const Way* best = combine(by_time, 2 * options_.results);
-    if (best && best != by_time.data()) combine(ways.with_other_choices(*best), 3 * options_.results);
-    sort_candidates();
-    if (result_.candidates.size() > options_.results - others.size())
-      result_.candidates.resize(options_.results - others.size());
-    combine(others, options_.results);
-    sort_candidates();
-  }
-
-  void sort_candidates() {
-    std::stable_sort(result_.candidates.begin(), result_.candidates.end(),
-                     [](const Candidate& a, const Candidate& b) { return a.us < b.us; });
-  }
-
-  // Adds the candidates of these ways, until there are `most`. Returns the way that is faster than all there were.
-  const Way* combine(const std::vector<Way>& ways, size_t most) {
-    double best = result_.candidates.empty() ? kNever : result_.candidates[0].us;
-    const Way* best_way = nullptr;
-    for (const Way& way : ways) {
-      if (result_.candidates.size() >= most) break;
-      std::optional<Candidate> candidate = combined(graph_, way);
-      if (!candidate) continue;  // an output that no kernel computes, or nothing but the baseline
-      if (options_.time_of && way.pieces.size() > 1)
-        if (const double us = options_.time_of(graph_, &candidate->mugraph); std::isfinite(us))
-          candidate->us = us;
-      if (candidate->us < best) {
-        if (options_.on_better) options_.on_better(*candidate);
-        best = candidate->us;
-        best_way = &way;
-      }
-      result_.candidates.push_back(std::move(*candidate));
-    }
-    return best_way;
-  }
-
-  std::optional<Candidate> combined(const Graph& graph, const Way& way) const {
-    Candidate whole;
-    std::vector<const MuGraph*> parts;
-    std::deque<MuGraph> libraries;
-    bool searched = false;
-    for (size_t p = 0; p < way.pieces.size(); ++p) {
-      whole.us += way.choices[p].us;
-      const Candidate* part = way.choices[p].candidate;
-      parts.push_back(part ? &part->mugraph : &libraries.emplace_back(as_library_kernels(*way.pieces[p])));
-      if (!part) continue;
-      searched = true;
-      whole.structure += part->structure;
-      whole.operators += part->operators;
-      whole.costs.insert(whole.costs.end(), part->costs.begin(), part->costs.end());
-      whole.certificates.insert(whole.certificates.end(), part->certificates.begin(),
-                                part->certificates.end());
-    }
-    Result<MuGraph> mugraph = assemble(graph, way.pieces, parts);
-    if (!searched || !mugraph) return std::nullopt;
-    whole.mugraph = std::move(*mugraph);
-    prepare(graph, whole.mugraph);
-    return whole;
-  }
-
-  // What makes it fast beside its kernels.
-  void prepare(const Graph& graph, MuGraph& mugraph) const {
-    use_views(mugraph);
-    // Values that are unknown when the time is up count as invented, until someone looks again.
-    note_rounded_values(graph, mugraph, [this] { return Clock::now() - start_ >= options_.limit; });
-  }
-
-  const Graph& graph_;
-  const Target& target_;
-  const SearchOptions& options_;
-  const Clock::time_point start_;
-  std::map<size_t, GeneratorState> resumed_, unfinished_;  // by the number of the piece
-  std::vector<Piece> pieces_;
-  // Of each canonical text of a piece: the outputs of the first that has it, none if it was remembered.
-  struct First {
-    std::vector<ValueId> outputs;
-    size_t number;
-  };
-  std::map<std::string, First> first_;
-  std::map<std::string, PieceResult> found_;
-  std::vector<OtherPieces> others_;
-  std::set<std::set<ValueId>> joined_;  // groups of nodes that were searched as one
-  size_t pieces_left_ = 0;              // to be settled behind this one
-  SearchResult result_;
-};
-
 }  // namespace
+
+Result<SearchResult> PiecewiseSearch::run() {
+  Result<std::map<size_t, GeneratorState>> resumed = parse_states(options_.resume);
+  if (!resumed) return resumed.status();
+  resumed_ = std::move(*resumed);
+  std::vector<Piece> cut = cut_into_pieces(graph_, options_.bound);
+  if (!options_.time_of)
+    if (Status status = search_all(cut); !status.ok()) return status;
+  pieces_left_ = cut.size();
+  for (std::vector<Piece>& group : groups_of(graph_, std::move(cut))) {
+    const size_t first = pieces_.size();
+    for (Piece& piece : group) {
+      --pieces_left_;
+      Status status = options_.time_of ? settle_by_time(piece) : settle(std::move(piece));
+      if (!status.ok()) return status;
+    }
+    if (options_.time_of && group.size() > 1)
+      if (Status status = join(group, first); !status.ok()) return status;
+  }
+  if (options_.time_of)
+    if (Status status = join_parts(); !status.ok()) return status;
+  combine();
+  result_.state = print_states(unfinished_);
+  result_.report.seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+  return std::move(result_);
+}
+
+Status PiecewiseSearch::search_all(const std::vector<Piece>& pieces) {
+  std::vector<const Piece*> different;
+  for (const Piece& piece : pieces)
+    if (piece.outside.empty() && first_.try_emplace(piece.text(), First{piece.outputs, first_.size()}).second)
+      different.push_back(&piece);
+  std::stable_sort(different.begin(), different.end(),
+                   [](const Piece* a, const Piece* b) { return a->nodes.size() < b->nodes.size(); });
+  size_t left = different.size();
+  for (const Piece* piece : different)
+    if (Status status = search_one(*piece, left--); !status.ok()) return status;
+  return {};
+}
+
+bool PiecewiseSearch::fits_no_kernel(const Piece& piece) const {
+  if (!piece.outside.empty()) return false;
+  const PieceResult& result = found(piece);
+  const PieceReport& report = result.report;
+  return result.candidates.empty() && result.finished && !report.timed_out && !report.cancelled &&
+         !report.out_of_memory;
+}
+
+Status PiecewiseSearch::settle(Piece piece) {
+  std::vector<Piece> parts;
+  if (fits_no_kernel(piece)) {
+    parts = one_piece_an_output(graph_, piece);
+    if (Status status = search_all(parts); !status.ok()) return status;
+    const auto none = [&](const Piece& part) { return fits_no_kernel(part); };
+    if (parts.empty() || std::any_of(parts.begin(), parts.end(), none)) {
+      parts = cut_smaller(graph_, piece);
+      if (Status status = search_all(parts); !status.ok()) return status;
+    }
+  }
+  report_one(piece, !parts.empty());
+  for (Piece& part : parts)
+    if (Status status = settle(std::move(part)); !status.ok()) return status;
+  if (parts.empty()) pieces_.push_back(std::move(piece));
+  return {};
+}
+
+Status PiecewiseSearch::settle_by_time(const Piece& piece) {
+  Partition second;
+  Result<Partition> best = best_partition(piece, second);
+  if (!best) return best.status();
+  const size_t first = pieces_.size(), last = first + best->pieces.size();
+  const bool whole = best->pieces.size() == 1 && best->pieces[0].nodes.size() == piece.nodes.size();
+  if (!whole && is_known(piece)) {
+    report_one(piece, true);
+    others_.push_back({{piece}, first, last, best->us});
+  }
+  if (second.pieces.size() > 1) others_.push_back({std::move(second.pieces), first, last, best->us});
+  for (Piece& part : best->pieces) {
+    report_one(part, false);
+    pieces_.push_back(std::move(part));
+  }
+  return {};
+}
+
+double PiecewiseSearch::us_of(const Piece& piece) const {
+  return piece.outside.empty() ? choices_of(piece.text())[0].us : left_us(piece);
+}
+
+double PiecewiseSearch::left_us(const Piece& piece) const {
+  const bool asked = std::any_of(piece.outputs.begin(), piece.outputs.end(), [&](ValueId id) {
+    return std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end();
+  });
+  const bool moves = std::all_of(piece.graph.nodes.begin(), piece.graph.nodes.end(), [&](const Node& node) {
+    return op_info(node.code).kind == OpKind::leaf || moves_only(node.code) ||
+           (!asked && node.code == OpCode::concat);
+  });
+  return moves ? 0 : options_.time_of(piece.placed ? *piece.placed : piece.graph, nullptr);
+}
+
+double PiecewiseSearch::floor_us(const Piece& piece) const {
+  double bytes = 0;
+  for (const auto* values : {&piece.inputs, &piece.outputs})
+    for (ValueId id : *values)
+      bytes += static_cast<double>(graph_.node(id).type.element_count()) *
+               static_cast<double>(dtype_size(graph_.node(id).type.dtype));
+  return kLeastUs + bytes / (target_.dram_gbps * 1e3);
+}
+
+double PiecewiseSearch::side_by_side_us(const Piece& piece) const {
+  std::vector<ValueId> nodes;
+  for (size_t id = 0; id < piece.graph.nodes.size(); ++id)
+    if (op_info(piece.graph.nodes[id].code).kind != OpKind::leaf) nodes.push_back(static_cast<ValueId>(id));
+  const std::vector<Piece> own = pieces_of(piece.graph, nodes);
+  if (own.size() != 1) return kNever;
+  Way way{0, 0, {}, {}};
+  const std::vector<Piece> parts = one_piece_an_output(piece.graph, own[0]);
+  for (const Piece& part : parts) {
+    way.pieces.push_back(&part);
+    way.choices.push_back(choices_of(part.text())[0]);
+  }
+  const std::optional<Candidate> together = combined(piece.graph, way);
+  return together ? options_.time_of(piece.graph, &together->mugraph) : kNever;
+}
+
+auto PiecewiseSearch::in_one(const std::vector<Piece>& pieces) -> Result<Partition> {
+  if (Status status = search_all(pieces); !status.ok()) return status;
+  Partition out;
+  for (const Piece& piece : pieces) {
+    Partition best{us_of(piece), {piece}};
+    if (piece.outputs.size() > 1 && best.us > kNearFloor * floor_us(piece)) {
+      Partition apart{0, one_piece_an_output(graph_, piece)};
+      if (Status status = search_all(apart.pieces); !status.ok()) return status;
+      for (const Piece& part : apart.pieces) apart.us += us_of(part);
+      apart.us = std::min(apart.us, side_by_side_us(piece));
+      if (!apart.pieces.empty() && apart.us < best.us) best = std::move(apart);
+    }
+    out.add(std::move(best));
+  }
+  return out;
+}
+
+int64_t PiecewiseSearch::products(const std::vector<ValueId>& nodes) const {
+  return std::count_if(nodes.begin(), nodes.end(),
+                       [&](ValueId id) { return op_info(graph_.node(id).code).kind == OpKind::contraction; });
+}
+
+auto PiecewiseSearch::best_of_runs(const std::vector<std::vector<ValueId>>& runs)
+    -> Result<std::optional<Partition>> {
+  const size_t count = runs.size();
+  std::vector<std::optional<Partition>> best(count + 1);
+  best[0] = Partition{};
+  for (size_t last = 1; last <= count; ++last)
+    for (size_t first = last; first-- > 0;) {
+      if (last - first == count || (Clock::now() - start_ > options_.limit / 2 && last - first > 1)) break;
+      std::vector<ValueId> nodes;
+      for (size_t run = first; run < last; ++run)
+        nodes.insert(nodes.end(), runs[run].begin(), runs[run].end());
+      if (products(nodes) > kMostProducts) break;
+      Result<Partition> segment = in_one(pieces_of(graph_, nodes));
+      if (!segment) return segment.status();
+      if (best[last] && best[first]->us + segment->us >= best[last]->us) continue;
+      Partition sum = *best[first];
+      sum.add(std::move(*segment));
+      best[last] = std::move(sum);
+    }
+  return std::move(best[count]);
+}
+
+auto PiecewiseSearch::best_partition(const Piece& piece, Partition& second) -> Result<Partition> {
+  const std::vector<std::vector<std::vector<ValueId>>> ways = runs_of(graph_, piece);
+  const size_t count = ways[0].size();
+  Result<Partition> whole = Partition{kNever, {}};
+  if (count == 1 || products(piece.nodes) <= kMostProducts) whole = in_one({piece});
+  if (!whole || count == 1) return whole;
+  if (whole->us < kNearFloor * floor_us(piece) && products(piece.nodes) < kMostProducts) return whole;
+  std::optional<Partition> best;
+  for (const std::vector<std::vector<ValueId>>& runs : ways) {
+    Result<std::optional<Partition>> parted = best_of_runs(runs);
+    if (!parted) return parted.status();
+    if (*parted && (!best || (*parted)->us < best->us)) best = std::move(*parted);
+  }
+  Partition apart{0, one_piece_a_reduction(graph_, piece)};
+  if (Status status = search_all(apart.pieces); !status.ok()) return status;
+  for (const Piece& part : apart.pieces) apart.us += us_of(part);
+  if (!apart.pieces.empty() && (!best || apart.us < best->us)) best = std::move(apart);
+  if (!best) return whole;
+  if (best->us < whole->us) std::swap(*best, *whole);
+  second = std::move(*best);
+  return whole;
+}
+
+Status PiecewiseSearch::join(const std::vector<Piece>& group, size_t first) {
+  std::vector<ValueId> nodes;
+  std::set<ValueId> own;  // what several need is in the piece of each
+  for (const Piece& piece : group)
+    std::copy_if(piece.nodes.begin(), piece.nodes.end(), std::back_inserter(nodes),
+                 [&](ValueId id) { return own.insert(id).second; });
+  if (!joined_.insert(own).second) return {};
+  const Piece joined = joined_piece(graph_, std::move(nodes), options_.bound);
+  double apart = 0;
+  for (size_t p = first; p < pieces_.size(); ++p) apart += us_of(pieces_[p]);
+  if (!joined.outside.empty() || apart < kNearFloor * floor_us(joined)) return {};
+  if (Status status = search_all({joined}); !status.ok()) return status;
+  const Choice best = choices_of(joined.text())[0];
+  if (!best.candidate) return {};
+  const bool faster = best.us < apart;
+  report_one(joined, !faster);
+  if (!faster) {
+    others_.push_back({{joined}, first, pieces_.size(), apart});
+    return {};
+  }
+  std::erase_if(others_, [&](const OtherPieces& other) { return other.first >= first; });
+  const auto from = pieces_.begin() + static_cast<std::ptrdiff_t>(first);
+  others_.push_back({{from, pieces_.end()}, first, first + 1, best.us});
+  pieces_.erase(from, pieces_.end());
+  pieces_.push_back(joined);
+  return {};
+}
+
+Status PiecewiseSearch::join_parts() {
+  const std::vector<Piece> parts = std::move(pieces_);
+  const std::vector<OtherPieces> others = std::move(others_);
+  pieces_.clear();
+  others_.clear();
+  for (const std::vector<Piece>& group : groups_of(graph_, parts)) {
+    const size_t first = pieces_.size();
+    pieces_.insert(pieces_.end(), group.begin(), group.end());
+    if (group.size() == 1) continue;
+    if (Status status = join(group, first); !status.ok()) return status;
+  }
+  // Others for what still stands there.
+  for (OtherPieces other : others) {
+    const auto from = parts.begin() + static_cast<std::ptrdiff_t>(other.first);
+    const auto until = parts.begin() + static_cast<std::ptrdiff_t>(other.last);
+    const auto at = std::search(pieces_.begin(), pieces_.end(), from, until,
+                                [](const Piece& a, const Piece& b) { return a.nodes == b.nodes; });
+    if (at == pieces_.end()) continue;
+    other.first = static_cast<size_t>(at - pieces_.begin());
+    other.last = other.first + static_cast<size_t>(until - from);
+    others_.push_back(std::move(other));
+  }
+  return {};
+}
+
+Status PiecewiseSearch::search_one(const Piece& piece, size_t left) {
+  const auto deadline = start_ + options_.limit, now = Clock::now();
+  const auto share =
+      now >= deadline ? Clock::duration(0) : (deadline - now) / static_cast<int64_t>(left + pieces_left_);
+  const std::string text = piece.text();
+  First& first = first_.at(text);
+  const std::string key = PieceMemo::key(text, target_, options_);
+  if (const PieceResult* remembered = memo() ? memo()->find(key) : nullptr) {
+    found_.emplace(text, *remembered);
+    first.outputs.clear();
+    return {};
+  }
+  Result<PieceResult> found =
+      search_piece(piece, target_, options_, now + share, std::move(resumed_[first.number]));
+  if (!found) return found.status();
+  time_candidates(piece, *found);
+  if (!found->finished) unfinished_[first.number] = found->state;
+  if (memo()) memo()->put(key, *found);
+  found_.emplace(text, std::move(*found));
+  return {};
+}
+
+void PiecewiseSearch::report_one(const Piece& piece, bool apart) {
+  PieceReport report;
+  if (!piece.outside.empty()) {
+    report.outside = piece.outside;
+  } else {
+    const std::string text = piece.text();
+    report = found_.at(text).report;
+    report.shared = first_.at(text).outputs != piece.outputs;
+  }
+  report.name = name_of(graph_, piece);
+  report.operators = piece.nodes.size();
+  report.apart = apart;
+  result_.report.timed_out |= report.timed_out;
+  result_.report.cancelled |= report.cancelled;
+  result_.report.out_of_memory |= report.out_of_memory;
+  result_.report.pieces.push_back(std::move(report));
+}
 
 namespace {
 
@@ -561,18 +349,19 @@ Result<SearchResult> search(const Graph& graph, const Target& target, const Sear
   const Graph written = rewritten(graph);
   const std::optional<Graph> unpacked = unpack_products(written);
   const Graph first = flatten_rows(regroup(unpacked ? *unpacked : written));
-  Result<SearchResult> result = Search(first, target, options).run();
+  Result<SearchResult> result = PiecewiseSearch(first, target, options).run();
   if (!unpacked || !result || !options.resume.empty()) return result;
   // Large products may be faster in one.
   SearchOptions rest = options;
   rest.limit -= std::chrono::milliseconds(static_cast<int64_t>(1e3 * result->report.seconds));
   if (rest.limit.count() <= 0 || result->report.cancelled) return result;
-  const double best = result->candidates.empty() ? kNever : result->candidates[0].us;
+  const double best =
+      result->candidates.empty() ? std::numeric_limits<double>::infinity() : result->candidates[0].us;
   rest.on_better = [&](const Candidate& candidate) {
     if (options.on_better && candidate.us < best) options.on_better(candidate);
   };
   const Graph second = flatten_rows(regroup(written));
-  Result<SearchResult> other = Search(second, target, rest).run();
+  Result<SearchResult> other = PiecewiseSearch(second, target, rest).run();
   if (!other) return other;
   add_other_form(*result, std::move(*other), options);
   return result;
