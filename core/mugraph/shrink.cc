@@ -9,117 +9,14 @@
 #include <set>
 
 #include "core/graph/builder.h"
-#include "core/graph/shrink.h"
 #include "core/mugraph/block_graph.h"
-#include "core/mugraph/extents.h"
+#include "core/mugraph/graph_extents.h"
 
 namespace quern {
 
 namespace {
 
 using Var = Extents::Var;
-
-// The dimensions of one graph (the target, a block graph, a library operator) as variables.
-class GraphExtents {
- public:
-  GraphExtents(const Graph& graph, Dimensions dims, Extents::Role role, Extents& extents)
-      : graph_(graph), dims_(std::move(dims)), vars_(dims_.size(), -1), extents_(extents) {
-    for (size_t dim = 0; dim < dims_.size(); ++dim)
-      if (dims_.is_class(static_cast<DimClass>(dim)))
-        vars_[dim] = extents.add(dims_.extent(static_cast<DimClass>(dim)), role);
-    for (const Node& node : graph_.nodes) relate(node, static_cast<ValueId>(&node - graph_.nodes.data()));
-  }
-
-  // Of an iota or a concatenation.
-  Var axis(ValueId id) const { return var(id, static_cast<size_t>(graph_.node(id).attrs.axis->front())); }
-  Var var(ValueId value, size_t dim) const { return vars_[static_cast<size_t>(dims_.of(value, dim))]; }
-
-  Ints shape(ValueId id) const {
-    Ints shape;
-    for (size_t d = 0; d < graph_.node(id).type.shape.size(); ++d)
-      shape.push_back(extents_.value(var(id, d)));
-    return shape;
-  }
-
-  // Where operators sum.
-  void prefer_sums(int64_t terms) const {
-    for (const Node& node : graph_.nodes) {
-      const OpKind kind = op_info(node.code).kind;
-      if (kind != OpKind::contraction && kind != OpKind::reduction) continue;
-      const int64_t last = static_cast<int64_t>(graph_.node(node.operands[0]).type.shape.size()) - 1;
-      const Ints axes = kind == OpKind::contraction ? Ints{last} : *node.attrs.axis;
-      for (int64_t axis : axes) extents_.prefer(var(node.operands[0], static_cast<size_t>(axis)), terms);
-    }
-  }
-
-  // Along which iotas count.
-  void collect_counted(std::set<Var>& counted) const {
-    for (size_t id = 0; id < graph_.nodes.size(); ++id)
-      if (graph_.nodes[id].code == OpCode::iota)
-        counted.insert(extents_.root(axis(static_cast<ValueId>(id))));
-  }
-
-  // Positions at which slices cut a variable, and concatenations one that is counted.
-  void collect_cuts(const std::set<Var>& counted, std::map<Var, std::set<int64_t>>& cuts) const {
-    for (size_t id = 0; id < graph_.nodes.size(); ++id) {
-      const Node& node = graph_.nodes[id];
-      if (node.code == OpCode::concat) {
-        const Var whole = extents_.root(axis(static_cast<ValueId>(id)));
-        int64_t at = 0;
-        for (ValueId operand : node.operands) {
-          at += graph_.node(operand).type.shape[static_cast<size_t>(node.attrs.axis->front())];
-          if (counted.count(whole)) cuts[whole].insert(at);
-        }
-      }
-      if (node.code != OpCode::slice) continue;
-      for (size_t d = 0; d < node.type.shape.size(); ++d) {
-        if (is_whole(graph_, node, d) || keeps_one_a_step(graph_, node, d)) continue;
-        const Var whole = extents_.root(var(node.operands[0], d));
-        cuts[whole].insert((*node.attrs.start)[d]);
-        cuts[whole].insert((*node.attrs.stop)[d]);
-        if ((*node.attrs.step)[d] == 1) continue;
-        extents_.keep(whole);
-        extents_.keep(var(static_cast<ValueId>(id), d));
-      }
-    }
-  }
-
- private:
-  void relate(const Node& node, ValueId id) {
-    auto vars = [&](ValueId value, const Ints& dims) {
-      std::vector<Var> list;
-      for (int64_t d : dims) list.push_back(var(value, static_cast<size_t>(d)));
-      return list;
-    };
-    if (node.code == OpCode::reshape)
-      for_each_reshape_group(graph_, node, [&](const Ints& from, const Ints& to) {
-        if (from.size() > 1 || to.size() > 1) extents_.reshape(vars(node.operands[0], from), vars(id, to));
-      });
-    if (node.code == OpCode::slice)
-      for (size_t d = 0; d < node.type.shape.size(); ++d) relate_slice(node, id, d);
-    if (node.code != OpCode::concat) return;
-    const size_t axis = static_cast<size_t>(node.attrs.axis->front());
-    std::vector<Var> parts;
-    for (ValueId operand : node.operands) parts.push_back(var(operand, axis));
-    extents_.follows("concat", parts, var(id, axis));
-    extents_.sum(var(id, axis), std::move(parts));
-  }
-
-  void relate_slice(const Node& slice, ValueId id, size_t d) {
-    if (is_whole(graph_, slice, d)) return;
-    const Var whole = var(slice.operands[0], d);
-    const Attrs& attrs = slice.attrs;
-    extents_.follows("slice " + print_ints({(*attrs.start)[d], (*attrs.stop)[d], (*attrs.step)[d]}), {whole},
-                     var(id, d));
-    if (keeps_one_a_step(graph_, slice, d))
-      extents_.product({whole}, {extents_.constant((*attrs.step)[d]), var(id, d)});
-  }
-
-  const Graph& graph_;
-  Dimensions dims_;
-  std::vector<Var> vars_;  // by class
-  Extents& extents_;
-};
 
 class Shrinker {
  public:
