@@ -126,6 +126,9 @@ void columns_may_be_any_eight(void**) {
 // The last ones begin earlier, so that TMA brings rows that are there; who was in front stores what both have.
 void last_tiles_are_whole(void**) {
   std::vector<MuGraphCase> cases = in_steps_of_eight();
+  // Rows of results that begin at 2 and 8 bytes.
+  for (const char* columns : {"101", "100"})
+    cases.push_back(product({"bf16", "140", "72", columns, "2", "2"}, way({1, 4, 1}, 64, 72), {false, true}));
   KernelSchedule pairs = way({8, 1, 1}, 96, 128, 3);
   pairs.multicast = {1, 2, 1};
   cases.push_back(product({"bf16", "200", "72", "232", "2", "2"}, pairs, {false, true}));
@@ -267,6 +270,52 @@ void hostile_inputs_are_right(void**) {
   all_are_right(cases);
 }
 
+// Of a product whose columns are rows of wgmma, and of what is made of it: both go through shared memory, with a bias that lies
+// along rows, one after the other.
+void two_results_are_stored(void**) {
+  const char kGraph[] = R"(graph two
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+in b: TYPE[COLUMNS]
+y = matmul(x, w)
+s = add(y, b)
+z = relu(s)
+out s, z
+)";
+  const char kMuGraph[] = R"(mugraph two
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+in b: TYPE[COLUMNS]
+tensor s: TYPE[ROWS, COLUMNS]
+tensor z: TYPE[ROWS, COLUMNS]
+kernel grid=[GRID, 2] loop=TURNS threads=128 {
+  x0 = load(x, y=0, loop=1)
+  w0 = load(w, x=1, loop=0)
+  b0 = load(b, x=0)
+  xw = matmul(x0, w0)
+  a = accumulate_sum(xw)
+  c = add(a, b0)
+  r = relu(c)
+  store(c, s, x=1, y=0)
+  store(r, z, x=1, y=0)
+}
+out s, z
+)";
+  std::vector<MuGraphCase> cases = {
+      sized_case("two results", kGraph, kMuGraph, {"bf16", "140", "72", "200", "2", "2"},
+                 way({1, 4, 1}, 64, 72)),
+      sized_case("two results", kGraph, kMuGraph, {"f16", "140", "72", "256", "2", "2"},
+                 way({1, 8, 1}, 128, 128))};
+  for (MuGraphCase& test : cases) {
+    test.target = "sm_90a";
+    assert_contains(emitted(test).kernels, "stmatrix_trans_at");
+    for (const HostileClass& cls : hostile_classes())
+      test.inputs.push_back({cls.name, [buffers = hostile_inputs(test.graph, cls, 1)](
+                                           const TensorDesc&, size_t i) { return buffers[i]; }});
+  }
+  all_are_right(cases);
+}
+
 // Rows of queries, also with the second product under the softmax of the next iteration; and parts of a product that
 // a cluster sums.
 void other_kernels_are_right(void**) {
@@ -373,6 +422,7 @@ int main() {
       cmocka_unit_test(rows_are_three_times_those_of_a_warpgroup),
       cmocka_unit_test(all_ways_are_right),
       cmocka_unit_test(hostile_inputs_are_right),
+      cmocka_unit_test(two_results_are_stored),
       cmocka_unit_test(other_kernels_are_right),
       cmocka_unit_test(they_are_proved),
       cmocka_unit_test(the_model_counts_what_there_is),
