@@ -99,18 +99,31 @@ void multiply(Collective kind, const WarpOperands& warp) {
   }
 }
 
-std::string load_matrices(Collective kind, const WarpOperands& warp, int first_thread, Memory& memory) {
-  const int count = static_cast<LdmatrixOperands*>(warp.lanes[0])->count;
+// That lanes name rows of as many matrices, which `access(row, thread)` permits.
+template <class Operands, class Access>
+std::string judge_rows(const std::string& name, const std::string& verb, const WarpOperands& warp,
+                       int first_thread, const Memory& memory, const Access& access) {
+  const int count = static_cast<Operands*>(warp.lanes[0])->count;
   for (int lane = 0; lane < kWarpSize; ++lane) {
-    auto* own = static_cast<LdmatrixOperands*>(warp.lanes[lane]);
-    if (own->count != count) return "ldmatrix: the lanes of a warp load different numbers of matrices";
+    const auto* own = static_cast<Operands*>(warp.lanes[lane]);
+    if (own->count != count) return name + ": the lanes of a warp " + verb + " different numbers of matrices";
     if (lane >= 8 * count) continue;
     const auto row = reinterpret_cast<uintptr_t>(own->row);
     if (row % 16 != 0)
-      return "ldmatrix: misaligned row of lane " + std::to_string(lane) + ": not at a multiple of 16 bytes";
-    if (!memory.read_shared(row, 16, first_thread + lane))
-      return "ldmatrix, row of lane " + std::to_string(lane) + ": " + memory.violation();
+      return name + ": misaligned row of lane " + std::to_string(lane) + ": not at a multiple of 16 bytes";
+    if (!access(row, first_thread + lane))
+      return name + ", row of lane " + std::to_string(lane) + ": " + memory.violation();
   }
+  return "";
+}
+
+std::string load_matrices(Collective kind, const WarpOperands& warp, int first_thread, Memory& memory) {
+  if (std::string wrong = judge_rows<LdmatrixOperands>(
+          "ldmatrix", "load", warp, first_thread, memory,
+          [&](uintptr_t row, int thread) { return memory.read_shared(row, 16, thread); });
+      !wrong.empty())
+    return wrong;
+  const int count = static_cast<LdmatrixOperands*>(warp.lanes[0])->count;
   for (int lane = 0; lane < kWarpSize; ++lane) {
     const int group = lane / 4, pair = lane % 4;
     for (int matrix = 0; matrix < count; ++matrix) {
@@ -128,17 +141,13 @@ std::string load_matrices(Collective kind, const WarpOperands& warp, int first_t
 }
 
 std::string store_matrices(Collective kind, const WarpOperands& warp, int first_thread, Memory& memory) {
+  if (std::string wrong = judge_rows<StmatrixOperands>(
+          "stmatrix", "store", warp, first_thread, memory,
+          [&](uintptr_t row, int thread) { return memory.write_shared(row, 16, thread); });
+      !wrong.empty())
+    return wrong;
   auto own = [&](int lane) { return static_cast<StmatrixOperands*>(warp.lanes[lane]); };
   const int count = own(0)->count;
-  for (int lane = 0; lane < kWarpSize; ++lane) {
-    if (own(lane)->count != count) return "stmatrix: the lanes of a warp store different numbers of matrices";
-    if (lane >= 8 * count) continue;
-    const auto row = reinterpret_cast<uintptr_t>(own(lane)->row);
-    if (row % 16 != 0)
-      return "stmatrix: misaligned row of lane " + std::to_string(lane) + ": not at a multiple of 16 bytes";
-    if (!memory.write_shared(row, 16, first_thread + lane))
-      return "stmatrix, row of lane " + std::to_string(lane) + ": " + memory.violation();
-  }
   for (int lane = 0; lane < kWarpSize; ++lane)
     for (int matrix = 0; matrix < count; ++matrix)
       for (int e = 0; e < 2; ++e) {

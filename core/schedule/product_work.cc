@@ -1,3 +1,4 @@
+// What products of a block cost: by FMA, mma.sync and wgmma.
 #include <algorithm>
 #include <cmath>
 #include <utility>

@@ -184,12 +184,15 @@ bool keeps_panel(const TensorPlace& place, const Ints& tile, bool by_tma) {
          std::all_of(tile.begin(), tile.end() - 2, [](int64_t extent) { return extent == 1; });
 }
 
+int64_t unpadded_unit(const BlockOp& load, const TensorPlace& place, int dim) {
+  return inner_dim(place, load.type.shape) == dim ? kUnpaddedUnit : kColumnUnit;
+}
+
 bool is_unpadded(const MuKernel& kernel, const KernelSchedule& schedule, const BlockOp& load,
                  const TensorPlace& place, int dim) {
-  const int64_t extent = load.type.shape[static_cast<size_t>(dim)],
-                unit = inner_dim(place, load.type.shape) == dim ? kUnpaddedUnit : kColumnUnit;
-  if (!schedule.producer || !schedule.wgmma || padded(extent) == extent || extent % unit != 0 ||
-      dim + 2 < load.type.rank() || load.loop_dim() == dim)
+  const int64_t extent = load.type.shape[static_cast<size_t>(dim)];
+  if (!schedule.producer || !schedule.wgmma || padded(extent) == extent ||
+      extent % unpadded_unit(load, place, dim) != 0 || dim + 2 < load.type.rank() || load.loop_dim() == dim)
     return false;
   for (int axis = 0; axis < kGridAxes; ++axis)
     if (cuts(load, axis, dim) && kernel.parts(axis) > 1) return true;

@@ -25,6 +25,8 @@ int shared_vector_bits(const Ints& tile, DType dtype, int inner, int thread_bits
 // What extents of no power of two are whole parts of: in swizzled rows; and in numbers of such rows, which repeat their
 // swizzle, and columns of wgmma.
 constexpr int64_t kUnpaddedUnit = 32, kColumnUnit = 8;
+// Which of them, along `dim` of a load.
+int64_t unpadded_unit(const BlockOp& load, const TensorPlace& place, int dim);
 
 // Whether rows and columns change places, and nothing else does.
 bool is_turned_matrix(const BlockOp& op);

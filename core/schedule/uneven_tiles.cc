@@ -36,9 +36,7 @@ struct ProductAxis {
 std::optional<ProductAxis> cutting_axis(const MuGraph& mugraph, const BlockOp& load, int dim) {
   for (size_t axis = 0; axis < TileExtents().size(); ++axis)
     if (load.map()[axis] == dim)
-      return ProductAxis{axis, inner_dim(dense_place(mugraph, load.tensor()), load.type.shape) == dim
-                                   ? kUnpaddedUnit
-                                   : kColumnUnit};
+      return ProductAxis{axis, unpadded_unit(load, dense_place(mugraph, load.tensor()), dim)};
   return std::nullopt;
 }
 
@@ -69,12 +67,14 @@ Work work_of(const Tile& tile, const Tile& whole, int64_t batch, int sms) {
                         (1 / static_cast<double>(tile.rows) + 1 / static_cast<double>(tile.columns))};
 }
 
-// Extents that cut `whole` into equal parts, of so many units.
-std::vector<int64_t> equal_parts(int64_t whole, int64_t unit) {
+// Columns of tiles: powers of two, and what cuts `whole` into equal parts, in whole units.
+std::set<int64_t> column_choices(int64_t whole, int64_t unit) {
   std::set<int64_t> out;
+  for (int64_t power = kLeastColumns; power <= kMostColumns; power *= 2) out.insert(power);
   for (int64_t parts = divide_up(whole, kMostColumns); divide_up(whole, parts) >= kLeastColumns; ++parts)
     out.insert(round_up(divide_up(whole, parts), unit));
-  return {out.begin(), out.end()};
+  out.erase(out.upper_bound(whole), out.end());
+  return out;
 }
 
 }  // namespace
@@ -97,12 +97,9 @@ std::vector<UnevenTile> uneven_tiles(const MuGraph& mugraph, const MuKernel& ker
   for (const bool swapped : {false, true}) {
     const ProductAxis& across = swapped ? axes->rows : axes->columns;
     const Tile whole = swapped ? Tile{*column_extent, *row_extent} : Tile{*row_extent, *column_extent};
-    std::set<int64_t> extents;
-    for (const int64_t each : equal_parts(whole.columns, across.unit)) extents.insert(each);
-    for (int64_t power = kLeastColumns; power <= kMostColumns; power *= 2) extents.insert(power);
+    const std::set<int64_t> columns = column_choices(whole.columns, across.unit);
     for (int64_t r = kRows; r <= std::min<int64_t>(kMostRows, whole.rows); r += kRows)
-      for (const int64_t c : extents) {
-        if (c > whole.columns) continue;
+      for (const int64_t c : columns) {
         const Tile tile{r, c};
         const Work work = work_of(tile, whole, batch, target.sms);
         const bool even = padded(r) == r && padded(c) == c;

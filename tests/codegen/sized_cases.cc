@@ -44,6 +44,33 @@ kernel grid=[GRID] cluster=2 loop=TURNS threads=128 {
 out z
 )";
 
+const char kBiasedProductGraph[] = R"(graph biased
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+in b: TYPE[COLUMNS]
+y = matmul(x, w)
+s = add(y, b)
+z = silu(s)
+out z
+)";
+const char kBiasedProduct[] = R"(mugraph biased
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+in b: TYPE[COLUMNS]
+tensor z: TYPE[ROWS, COLUMNS]
+kernel grid=[GRID, 2] loop=TURNS threads=128 {
+  x0 = load(x, y=0, loop=1)
+  w0 = load(w, x=1, loop=0)
+  b0 = load(b, x=0)
+  xw = matmul(x0, w0)
+  a = accumulate_sum(xw)
+  s = add(a, b0)
+  o = silu(s)
+  store(o, z, x=1, y=0)
+}
+out z
+)";
+
 const char kNormGraph[] = R"(graph norm
 in  x: TYPE[ROWS, INNER]
 in  w: TYPE[INNER, COLUMNS]

@@ -16,6 +16,8 @@ MuGraphCase sized_case(const std::string& label, const std::string& graph, const
 
 // A product: x[ROWS, INNER], w[INNER, COLUMNS]; and one whose parts are summed by a cluster of two.
 extern const char kProductGraph[], kParts[];
+// silu of a product and a bias that lies along its rows, b[COLUMNS].
+extern const char kBiasedProductGraph[], kBiasedProduct[];
 // A product behind a norm of its rows: x[ROWS, INNER], w[INNER, COLUMNS].
 extern const char kNormGraph[], kNorm[];
 // Attention over two heads: q[2, ROWS, INNER], k[2, INNER, COLUMNS], v[2, COLUMNS, INNER].

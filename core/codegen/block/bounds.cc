@@ -53,17 +53,15 @@ TileBounds::Interval TileBounds::interval(const BlockOp& op, int dim) {
   const bool loop = op.loop_dim() == dim;
   if (first.is_number(0)) return {first};
   const auto [at, fresh_one] = intervals_.try_emplace(key, Interval{first});
-  if (fresh_one && takes_whole) {
-    Builder to(body_.prologue);
-    const std::string name = fresh("first");
-    at->second.first = to.let(ir::make_variable(name, Scalar::i32), ir::min_of(first, extent - tile));
-    at->second.own = ir::make_variable(name + "_own", Scalar::i32);
-    to.let(at->second.own, first - at->second.first);
-  } else if (fresh_one) {
+  if (fresh_one) {
     Builder to(loop ? body_.iteration : body_.prologue);
     const std::string name = fresh("first");
-    at->second.first = to.let(ir::make_variable(name, Scalar::i32), first);
-    if (ragged) {
+    at->second.first =
+        to.let(ir::make_variable(name, Scalar::i32), takes_whole ? ir::min_of(first, extent - tile) : first);
+    if (takes_whole) {
+      at->second.own = ir::make_variable(name + "_own", Scalar::i32);
+      to.let(at->second.own, first - at->second.first);
+    } else if (ragged) {
       at->second.left = ir::make_variable(name + "_left", Scalar::i32);
       to.let(at->second.left, last - at->second.first);
       if (loop) {
@@ -145,12 +143,12 @@ Expr TileBounds::inside(BlockValue value, const RegisterLayout& layout, const Ex
   for (int d = 0; d < static_cast<int>(extents.size()); ++d) {
     if (!dims.empty() && std::find(dims.begin(), dims.end(), d) == dims.end()) continue;
     const TileDim& dim = extents[static_cast<size_t>(d)];
-    const bool ragged = edges && dim.left;
-    const bool begins_inside = edges && dim.own;
-    if (!ragged && !begins_inside && layout.extent(d) <= dim.tile) continue;
+    const bool ragged = edges && dim.left, ends = ragged || layout.extent(d) > dim.tile,
+               begins = edges && dim.own;
+    if (!ends && !begins) continue;
     const Expr at = coordinate(layout, d, index);
-    if (begins_inside) out = both(out, less_equal(Expr(dim.own), at));
-    if (!ragged && layout.extent(d) <= dim.tile) continue;
+    if (begins) out = both(out, less_equal(Expr(dim.own), at));
+    if (!ends) continue;
     Expr own = less(at, ragged ? Expr(dim.left) : Expr(dim.tile));
     // Iterations that are masked nowhere have whole tiles.
     if (ragged && !body_.masked_selects.empty() && loop_lefts_.contains(dim.left))

@@ -45,7 +45,7 @@ int64_t LayoutQuestion::reduce_cycles(BlockValue value, const RegisterLayout& fr
 int64_t LayoutQuestion::memory_cycles(BlockValue value, const RegisterLayout& layout) const {
   const BlockOp& op = program_.op(value);
   if (op.is_reduce_cluster()) return layout.count() * facts_.cluster_blocks() * kSharedAccess;
-  if (op.is_store() && is_stored_by_matrices(facts_, value, layout))
+  if (op.is_store() && is_stored_by_stmatrix(facts_, value, layout))
     return 2 * kBarrier +
            layout.count() / kOfMatrices * (2 * kSharedAccess + kAccess + kOfMatrices * 2 * kSector);
   const AccessForm form = access_form(facts_, value, layout);

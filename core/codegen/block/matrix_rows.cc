@@ -71,7 +71,7 @@ RegisterLayout rows_of_matrices(const RegisterLayout& layout, bool plain, int ma
   return rows;
 }
 
-bool is_stored_by_matrices(const BlockFacts& facts, BlockValue store, const RegisterLayout& layout) {
+bool is_stored_by_stmatrix(const BlockFacts& facts, BlockValue store, const RegisterLayout& layout) {
   const BlockOp& op = facts.program.op(store);
   const TensorPlace& place = facts.place(op);
   const KernelSchedule& schedule = facts.schedule;

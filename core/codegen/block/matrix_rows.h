@@ -17,6 +17,6 @@ RegisterLayout rows_of_matrices(const RegisterLayout& layout, bool plain, int ma
 // Whether a product is stored by stmatrix through shared memory, from where threads store neighbours. From registers go pieces
 // of 64 bytes (128 x 96 of bf16 on an H200: 12.8 us instead of 11.3), or of 16 where wgmma has its columns as rows (64 x 168:
 // 11.4 instead of 9.9).
-bool is_stored_by_matrices(const BlockFacts& facts, BlockValue store, const RegisterLayout& layout);
+bool is_stored_by_stmatrix(const BlockFacts& facts, BlockValue store, const RegisterLayout& layout);
 
 }  // namespace quern

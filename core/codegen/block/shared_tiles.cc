@@ -146,7 +146,7 @@ bool SharedTiles::write_matrices(Builder& out, const SharedTile& tile, const Reg
   out.unrolled("c", layout.count() / per, [&](Builder& each, const Expr& c) {
     each.store(plain ? Instr::stmatrix : Instr::stmatrix_trans,
                ir::address(tile.memory, place_in(tile, rows, c)), type, per,
-               [&](Builder& one, const Expr& j) { return number(one, one.named("r", c * per + j)); });
+               [&](Builder& one, const Expr& j) { return number(one.named("r", c * per + j)); });
   });
   return true;
 }

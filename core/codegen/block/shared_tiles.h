@@ -58,9 +58,9 @@ class SharedTiles : BlockPart {
   // one.
   bool read_matrices(Builder& out, const SharedTile& tile, DType dtype, const RegisterLayout& layout,
                      const Symbol& to, int words, const Expr& skipped);
-  // Fills a tile of 16-bit numbers from registers by stmatrix, `number(builder, r)` that of register r; false, and nothing is
+  // Fills a tile of 16-bit numbers from registers by stmatrix, `number(r)` that of register r; false, and nothing is
   // written, if they are not in pairs as rows or columns of matrices.
-  using Number = std::function<Expr(Builder&, const Expr&)>;
+  using Number = std::function<Expr(const Expr&)>;
   bool write_matrices(Builder& out, const SharedTile& tile, const RegisterLayout& layout,
                       const Number& number);
 

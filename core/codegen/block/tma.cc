@@ -20,8 +20,8 @@ class StagedTiles::Tma : BlockPart {
   // Registers go to a shared buffer, each thread fences what it wrote, and behind a barrier one thread asks
   // for the stores and waits until the buffer has been read.
   void store(BlockValue store);
-  // The same, from where threads store it.
-  void store_by_matrices(BlockValue store);
+  // The same, but threads store rows from the buffer.
+  void store_by_stmatrix(BlockValue store);
 
  private:
   // The copies of all of a tile, of which `arrived` hears.
@@ -41,8 +41,8 @@ class StagedTiles::Tma : BlockPart {
   void place(SharedTile& tile);
   // What a thread has of a tile, as it is stored, in vectors as they lie in registers.
   void fill(const SharedTile& tile, BlockValue store, const RegisterLayout& natural, bool by_tma);
-  // Threads copy from there what no other block stores.
-  void copy_own(const SharedTile& tile, BlockValue store);
+  // Threads store the tile from there, without what other blocks store, which a box of TMA cannot leave out.
+  void store_rows(const SharedTile& tile, BlockValue store);
   Symbol map_symbol(bool written) const {
     return ir::make_memory("map" + std::to_string(tiles_.maps_.size()), ir::Space::tensor_map,
                            Scalar::tensor_map, written);
@@ -57,8 +57,8 @@ bool StagedTiles::bring_once(const SharedTile& tile) { return Tma(*this).bring_o
 
 void StagedTiles::store(BlockValue value) {
   if (schedule_.tma_store) return Tma(*this).store(value);
-  if (is_stored_by_matrices(facts_, value, values_.natural(value)))
-    return Tma(*this).store_by_matrices(value);
+  if (is_stored_by_stmatrix(facts_, value, values_.natural(value)))
+    return Tma(*this).store_by_stmatrix(value);
   memory_.store(value);
 }
 
@@ -180,12 +180,12 @@ void StagedTiles::Tma::place(SharedTile& tile) {
                               SharedBuffer::Use::exchange, kAlignment);
 }
 
-void StagedTiles::Tma::store_by_matrices(BlockValue store) {
+void StagedTiles::Tma::store_by_stmatrix(BlockValue store) {
   const RegisterLayout layout = tiles_.values_.natural(store);
   SharedTile tile = room_for(store, layout);
   place(tile);
   fill(tile, store, layout, false);
-  copy_own(tile, store);
+  store_rows(tile, store);
 }
 
 void StagedTiles::Tma::store(BlockValue store) {
@@ -207,7 +207,7 @@ void StagedTiles::Tma::store(BlockValue store) {
   const bool has_others =
       std::any_of(extents.begin(), extents.end(), [](const TileDim& dim) { return dim.own != nullptr; });
   fill(tile, store, layout, !has_others);
-  if (has_others) return copy_own(tile, store);
+  if (has_others) return store_rows(tile, store);
   const Symbol symbol = map_symbol(true);
   Body body;
   Builder(body).when(equal(ir::thread_index(), 0), [&](Builder& one) {
@@ -220,8 +220,7 @@ void StagedTiles::Tma::store(BlockValue store) {
   tiles_.maps_.push_back({std::move(*map), symbol, op.tensor()});
 }
 
-// A box would reach into what other blocks store.
-void StagedTiles::Tma::copy_own(const SharedTile& tile, BlockValue store) {
+void StagedTiles::Tma::store_rows(const SharedTile& tile, BlockValue store) {
   const TensorPlace& place = facts_.place(store);
   const RegisterLayout blocked = facts_.blocked(store, place.dtype, tile.inner);
   const int vector = std::min(facts_.vector_bits(store, blocked, tile.inner),
@@ -260,18 +259,16 @@ void StagedTiles::Tma::fill(const SharedTile& tile, BlockValue store, const Regi
   auto number_of = [&](const RegisterLayout& registers, const Expr& r) {
     return ir::rounded(ir::converted(tiles_.values_.element(source, registers, r), type), place.dtype);
   };
-  auto number = [&](const Expr& r) { return number_of(layout, r); };
   Body body;
   Builder out(body);
   out.when(leaders(natural), [&](Builder& some) {
-    if (shared_.write_matrices(some, tile, natural,
-                               [&](Builder&, const Expr& r) { return number_of(natural, r); }))
+    if (shared_.write_matrices(some, tile, natural, [&](const Expr& r) { return number_of(natural, r); }))
       return;
     some.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
       const Expr at = shared_.place_in(tile, chunks, c);
-      if (vector == 0) return each.assign(ir::element(tile.memory, at), number(c));
+      if (vector == 0) return each.assign(ir::element(tile.memory, at), number_of(layout, c));
       each.store(Instr::store_shared, ir::address(tile.memory, at), tile.memory->type, per,
-                 [&](Builder& one, const Expr& j) { return number(one.named("r", c * per + j)); });
+                 [&](Builder& one, const Expr& j) { return number_of(layout, one.named("r", c * per + j)); });
     });
   });
   if (by_tma) out.emit(Instr::fence_async);
