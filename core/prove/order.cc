@@ -203,7 +203,7 @@ class Simulation {
       case Instr::warp_barrier:
         if (threads == present(number)) {
           role.warp_barrier = at;
-          if (record_) out_.warp_barriers.push_back(at);
+          if (record_) out_.warp_barriers.emplace(number, at);
         }
         return true;
       case Instr::cluster_barrier:

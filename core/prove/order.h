@@ -7,6 +7,7 @@
 #include <bitset>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "core/prove/trace.h"
 
@@ -35,7 +36,7 @@ struct Ordered {
     std::shared_ptr<const Threads> threads;       // that come to it
   };
   std::vector<Moment> moments;
-  std::vector<int> warp_barriers;  // numbers of events
+  std::set<std::pair<int, int>> warp_barriers;  // of a role, numbers of events
   Clock cluster_end;               // what all threads of role 0 know of the cluster when it ends
 
   struct Fault {

@@ -163,10 +163,10 @@ class Order {
     const bool itself = &first == &second;
     const bool follows = itself || (first.end <= second.event && !of_cluster &&
                                     first.by_other == second.by_other);  // in its thread
-    const auto warp_barrier =
-        std::lower_bound(ordered.warp_barriers.begin(), ordered.warp_barriers.end(), first.end);
-    const bool by_warp = follows && !itself && a.role == b.role &&
-                         warp_barrier != ordered.warp_barriers.end() && *warp_barrier < second.event;
+    const auto warp_barrier = ordered.warp_barriers.lower_bound({first.role, first.end});
+    const bool by_warp = follows && !itself && first.role == second.role &&
+                         warp_barrier != ordered.warp_barriers.end() &&
+                         *warp_barrier < std::pair{second.role, second.event};
     const auto [seen, fresh] = pairs_.insert({cached_shape(first), cached_shape(second),
                                               (follows ? 1 : 0) + (by_warp ? 2 : 0) + (of_cluster ? 4 : 0)});
     if (!fresh) return;
