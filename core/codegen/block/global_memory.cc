@@ -13,78 +13,6 @@ constexpr int kAheadRegisters = 32;
 
 }  // namespace
 
-AccessForm access_form(const BlockFacts& facts, BlockValue value, RegisterLayout layout) {
-  constexpr int kMostExchangedBits = 2;  // four words are one access
-  const BlockOp& op = facts.program.op(value);
-  const DType dtype = facts.place(op).dtype;
-  const int inner = facts.inner_dim(op);
-  AccessForm form{std::move(layout), {}, 0, 0};
-  form.vector = facts.vector_bits(value, form.registers, inner);
-  const bool every_lane = std::all_of(form.registers.lanes.begin(), form.registers.lanes.end(),
-                                      [](const CoordBit& lane) { return lane.dim >= 0; });
-  const bool once = op.is_store() || (facts.program.stage(value) == Stage::before && !facts.is_staged(value) &&
-                                      facts.place(op).pieces.empty());
-  if (is_packed_in_pairs(dtype) && form.vector == 1 && every_lane && once)
-    for (int words = kMostExchangedBits; words > 0; --words) {
-      // Registers that count parts of a dimension that ends stay the last ones.
-      const bool ends =
-          std::any_of(form.registers.ends.begin(), form.registers.ends.end(), [&](const CoordEnd& end) {
-            return end.dim == inner && end.first_bit() < 1 + kMostExchangedBits + words;
-          });
-      if (ends) continue;
-      RegisterLayout exchanged = form.registers;
-      bool there = true;
-      for (int bit = 0; bit < words && there; ++bit) {
-        CoordBit& lane = exchanged.lanes[static_cast<size_t>(bit)];
-        const auto at = std::find(exchanged.registers.begin(), exchanged.registers.end(),
-                                  CoordBit{inner, 1 + kMostExchangedBits + bit});
-        there = lane == CoordBit{inner, 1 + bit} && at != exchanged.registers.end();
-        if (there) std::swap(lane, *at);
-      }
-      if (!there || facts.vector_bits(value, exchanged, inner) != 1 + words) continue;
-      put_first(form.registers, inner, 1 + kMostExchangedBits, 1 + kMostExchangedBits + words);
-      put_first(form.registers, inner, 0, 1);
-      put_first(exchanged, inner, 0, 1 + words);
-      form.vector = 1 + words;
-      form.exchanged = words;
-      form.moved = std::move(exchanged);
-      return form;
-    }
-  put_first(form.registers, inner, 0, form.vector);
-  form.moved = form.registers;
-  return form;
-}
-
-namespace {
-
-// Bits of a tile's coordinates in the order in which its elements are neighbours in memory, as far as they are: of the inner
-// dimension, then of the next one where the tile has all of a power of two of the one before.
-std::vector<CoordBit> neighbours_in_memory(const BlockFacts& facts, BlockValue access) {
-  const TensorPlace& place = facts.place(access);
-  const Ints& tile = facts.program.op(access).type.shape;
-  std::vector<CoordBit> bits;
-  for (int dim = facts.inner_dim(access); dim >= 0;) {
-    const auto at = static_cast<size_t>(dim);
-    append_bits(bits, dim, 0, bits_for(tile[at]));
-    const int64_t next = place.strides[at] * place.shape[at];
-    if (tile[at] != place.shape[at] || int64_t{1} << bits_for(tile[at]) != tile[at] || !place.pieces.empty())
-      break;
-    dim = -1;
-    for (size_t d = 0; d < tile.size() && dim < 0; ++d)
-      if (place.strides[d] == next && tile[d] > 1) dim = static_cast<int>(d);
-  }
-  return bits;
-}
-
-}  // namespace
-
-int64_t run_bytes(const BlockFacts& facts, BlockValue access, const RegisterLayout& layout, int vector) {
-  const std::vector<CoordBit> bits = neighbours_in_memory(facts, access);
-  auto run = static_cast<size_t>(vector);
-  for (const CoordBit& lane : layout.lanes) run += run < bits.size() && lane == bits[run];
-  return static_cast<int64_t>(dtype_size(facts.place(access).dtype)) << run;
-}
-
 Symbol GlobalMemory::pointer(int32_t tensor, const TensorPlace& place, bool written) {
   for (const Parameter& known : parameters_)
     if (known.place == &place) return known.symbol;
@@ -214,7 +142,7 @@ bool GlobalMemory::make_in_store(BlockValue value, const RegisterTile& tile, con
       tile.layout != in_store_->form.registers || tile.registers->count <= BlockFacts::kMostHeld ||
       !is_for_stores_alone(value))
     return false;
-  const int per = 1 << in_store_->form.vector;
+  const int per = 1 << in_store_->form.step();
   Body made;
   Builder(made).unrolled("j", per, [&](Builder& one, const Expr& j) {
     assign(one, one.named("r", *in_store_->chunk * per + j));
@@ -224,17 +152,15 @@ bool GlobalMemory::make_in_store(BlockValue value, const RegisterTile& tile, con
   return true;
 }
 
-// Where lanes exchange words, every lane gets what lies together first.
+// Where lanes exchange words or rows, every lane gets what lies together first.
 GlobalMemory::ChunkLoad GlobalMemory::chunk_load(BlockValue value, const AccessForm& form, bool words,
                                                  const Symbol& to, std::vector<TilePiece> from) {
   const DType dtype = facts_.place(value).dtype;
   const bool streams = !facts_.is_shared_by_blocks(program_.op(value));
   const RegisterLayout chunks = chunks_of(form.moved, form.vector);
-  const int per = 1 << form.vector, registers = words ? per / 2 : per;
+  const int per = 1 << form.vector, registers = words ? per / 2 : per, accesses = 1 << form.rows;
   const Scalar element = ir::scalar_of(dtype);
-  ChunkLoad out;
-  out.registers = registers;
-  out.ask = [=, this, from = std::move(from)](Builder& each, const Expr& c) {
+  auto ask = [=, this, from = std::move(from)](Builder& each, const Expr& c) {
     const Expr within = bounds_.inside(value, chunks, c);
     read_pieces(each, value, chunks, c, from, [&](Builder& here, const TilePiece& piece) {
       const Expr at = bounds_.offset(chunks, piece.place->strides, c);
@@ -245,18 +171,28 @@ GlobalMemory::ChunkLoad GlobalMemory::chunk_load(BlockValue value, const AccessF
                 {ir::address(to, c * registers), ir::address(piece.from, at), within}, {element, per, streams});
     });
   };
-  out.hand_over = [=](Builder& each, const Expr& c) {
-    const Symbol v = ir::make_vector(to->name + "_chunk", Scalar::u32, registers);
-    each.declare(v);
-    each.unrolled("w", registers, [&](Builder& one, const Expr& w) {
-      one.assign(ir::element(v, w), ir::element(to, c * registers + w));
-    });
-    each.emit(Instr::exchange_words, {v}, {Scalar::u32, registers});
-    each.unrolled("w", registers, [&](Builder& one, const Expr& w) {
-      one.assign(ir::element(to, c * registers + w), ir::element(v, w));
-    });
-  };
-  if (form.exchanged == 0) out.hand_over = nullptr;
+  ChunkLoad out{ask, nullptr, registers * accesses};
+  if (form.rows > 0) {
+    out.ask = [=](Builder& each, const Expr& c) {
+      each.unrolled("a", accesses,
+                    [&](Builder& one, const Expr& a) { ask(one, one.named("at_c", c * accesses + a)); });
+    };
+    out.hand_over = [=, this](Builder& each, const Expr& c) {
+      rows_.load(each, value, form, to, c * out.registers);
+    };
+  } else if (form.exchanged > 0) {
+    out.hand_over = [=](Builder& each, const Expr& c) {
+      const Symbol v = ir::make_vector(to->name + "_chunk", Scalar::u32, registers);
+      each.declare(v);
+      each.unrolled("w", registers, [&](Builder& one, const Expr& w) {
+        one.assign(ir::element(v, w), ir::element(to, c * registers + w));
+      });
+      each.emit(Instr::exchange_words, {v}, {Scalar::u32, registers});
+      each.unrolled("w", registers, [&](Builder& one, const Expr& w) {
+        one.assign(ir::element(to, c * registers + w), ir::element(v, w));
+      });
+    };
+  }
   return out;
 }
 
@@ -278,9 +214,9 @@ void GlobalMemory::load(BlockValue value, const RegisterLayout& layout, bool as_
   Body fetch;
   Builder out(fetch);
   const ChunkLoad chunk = chunk_load(value, form, tile.words, to, pieces(out, value));
-  const int64_t chunks = layout.count() >> form.vector;
+  const int64_t chunks = layout.count() >> form.step();
   if (in_store_ && tile.scope == Stage::after && is_for_stores_alone(value) &&
-      in_store_->form.registers == form.registers && in_store_->form.vector == form.vector) {
+      in_store_->form.registers == form.registers && in_store_->form.step() == form.step()) {
     in_store_->loads.push_back(chunk);
   } else {
     out.unrolled("r", chunks, chunk.ask);
@@ -333,6 +269,16 @@ void GlobalMemory::store_chunk(Builder& to, BlockValue store, const Symbol& begi
     const Value source = values_.element(program_.op(store).operands[0], form.registers, r);
     return ir::rounded(ir::converted(source, register_type(place.dtype)), place.dtype);
   };
+  if (form.rows > 0)
+    return rows_.store(
+        to, store, form, [&](const Expr& r) { return number(chunk * (1 << form.step()) + r); },
+        [&](Builder& each, const Expr& access, const Symbol& own) {
+          const Expr c = each.named("at_c", chunk * (1 << form.rows) + access);
+          each.when(bounds_.inside(store, chunks, c), [&](Builder& there) {
+            there.store(Instr::store_global, ir::address(begin, bounds_.offset(chunks, place.strides, c)),
+                        element, per, [&](Builder&, const Expr& j) { return ir::element(own, j); });
+          });
+        });
   const bool alone = in_store_->stores.size() == 1;
   const Symbol v = ir::make_vector(alone ? "v" : "of_" + begin->name, element, per);
   auto gather = [&](Builder& all) {
@@ -365,15 +311,16 @@ void GlobalMemory::store(BlockValue value) {
   for (BlockValue store : in_store.stores)
     begins.push_back(tile_pointer(out, "to", store, facts_.place(store)));
   Body stores;
+  const int64_t steps = chunks.count() >> form.rows;
   Builder(stores).when(both(leaders(form.registers), storing_block(op, form.registers)), [&](Builder& some) {
-    some.unrolled("c", chunks.count(), [&](Builder& all_of_chunk, const Expr& c) {
+    some.unrolled(form.rows > 0 ? "step" : "c", steps, [&](Builder& all_of_chunk, const Expr& c) {
       in_store.chunk = c;
       Body stored;
       Builder each(stored);
       for (size_t i = 0; i < begins.size(); ++i) store_chunk(each, in_store.stores[i], begins[i], chunks, c);
       for (const ChunkLoad& load : in_store.loads) {
-        if (load.ahead() < chunks.count())
-          all_of_chunk.when(less(c + load.ahead(), chunks.count()),
+        if (load.ahead() < steps)
+          all_of_chunk.when(less(c + load.ahead(), steps),
                             [&](Builder& later) { load.ask(later, c + load.ahead()); });
         if (load.hand_over) load.hand_over(all_of_chunk, c);
       }
@@ -382,8 +329,7 @@ void GlobalMemory::store(BlockValue value) {
     });
   });
   in_store_ = nullptr;
-  for (const ChunkLoad& load : in_store.loads)
-    out.unrolled("c", std::min<int64_t>(load.ahead(), chunks.count()), load.ask);
+  for (const ChunkLoad& load : in_store.loads) out.unrolled("c", std::min(load.ahead(), steps), load.ask);
   out.add(std::move(in_store.declared));
   out.add(std::move(stores));
   text(now()) += std::move(body);

@@ -6,21 +6,9 @@
 #include <set>
 
 #include "core/codegen/block/values.h"
+#include "core/codegen/block/warp_rows.h"
 
 namespace quern {
-
-// The order in which registers are handed over, and what moves once lanes have exchanged 2^`exchanged` words each;
-// 2^`vector` elements in an access. Pairs of 16 bits, as tensor cores leave them, have neighbours in other lanes: lanes
-// exchange words until each has up to 16 bytes that lie together. Of loads those outside of the loop that no product
-// takes; the exchange is its own opposite.
-struct AccessForm {
-  RegisterLayout registers, moved;
-  int vector = 0, exchanged = 0;
-  bool operator==(const AccessForm&) const = default;
-};
-AccessForm access_form(const BlockFacts& facts, BlockValue access, RegisterLayout layout);
-// Bytes that lie together in memory, of which neighbouring lanes have 2^`vector` elements each.
-int64_t run_bytes(const BlockFacts& facts, BlockValue access, const RegisterLayout& layout, int vector);
 
 // What a tile is loaded from: its tensor, or pieces of it, which lie in [begin, end) of the dimension in
 // which it has them.
@@ -32,8 +20,9 @@ struct TilePiece {
 
 class GlobalMemory : BlockPart {
  public:
-  GlobalMemory(const BlockFacts& facts, BlockBody& body, TileBounds& bounds, Values& values)
-      : BlockPart(facts, body), bounds_(bounds), values_(values) {}
+  GlobalMemory(const BlockFacts& facts, BlockBody& body, TileBounds& bounds, SharedTiles& shared,
+               Values& values)
+      : BlockPart(facts, body), bounds_(bounds), rows_(facts, body, shared), values_(values) {}
 
   // `as_it_is`: nobody converts it.
   void load(BlockValue value, const RegisterLayout& layout, bool as_it_is = true);
@@ -55,6 +44,7 @@ class GlobalMemory : BlockPart {
   using ReadPiece = std::function<void(Builder&, const TilePiece&)>;
   void read_pieces(Builder& to, BlockValue load, const RegisterLayout& chunks, const Expr& chunk,
                    const std::vector<TilePiece>& pieces, const ReadPiece& read);
+
 
   // What pointers were asked for, in order.
   struct Parameter {
@@ -97,6 +87,7 @@ class GlobalMemory : BlockPart {
   Expr storing_block(const BlockOp& op, const RegisterLayout& layout) const;
 
   TileBounds& bounds_;
+  WarpRows rows_;
   Values& values_;
   std::vector<Parameter> parameters_;
   Body fetch_, next_;

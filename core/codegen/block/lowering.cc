@@ -25,7 +25,7 @@ class BlockLowering : BlockPart {
         plans_(facts),
         bounds_(facts, body),
         shared_tiles_(facts, body, bounds_),
-        memory_(facts, body, bounds_, values_),
+        memory_(facts, body, bounds_, shared_tiles_, values_),
         staged_(facts, body, plans_, bounds_, memory_, shared_tiles_, values_),
         conversions_(facts, body, bounds_, values_),
         cluster_(facts, body, bounds_, values_),
@@ -196,21 +196,25 @@ Status BlockLowering::check_producer() const {
 
 Status BlockLowering::check_shared_a() const {
   const auto& all = plans_.all();
-  if (!schedule_.shared_a || std::any_of(all.begin(), all.end(), [](const auto& each) { return each.second.keeps_m; }))
+  if (!schedule_.shared_a ||
+      std::any_of(all.begin(), all.end(), [](const auto& each) { return each.second.keeps_m; }))
     return {};
   return Status(ErrorCode::UNSUPPORTED,
                 "shared_a is for products by wgmma in the loop, of rows that are loaded in front of it; in a "
                 "tile of powers of two, unless TMA brings them (producer=1)");
 }
 
-// Nothing but what the producer brings is shared by tiles, one of which is loaded while another is stored.
+// Nothing but what the producer brings is shared by tiles, one of which is loaded while another is stored; and warps have
+// memory of their own.
 Status BlockLowering::check_persistent() const {
   if (schedule_.persistent == 0) return {};
-  const bool keeps = std::any_of(body_.shared.begin(), body_.shared.end(), [&](const SharedBuffer& buffer) {
-    return !staged_.is_brought_once(buffer.symbol);
-  });
+  std::vector<SharedBuffer> others;
+  for (const SharedBuffer& buffer : body_.shared)
+    if (!staged_.is_brought_once(buffer.symbol)) others.push_back(buffer);
+  const bool stays = std::all_of(body_.steps.begin(), body_.steps.end(),
+                                 [&](const StepList& steps) { return steps.keeps_within_warps(others); });
   const char* why = facts_.cluster_blocks() > 1 ? "blocks of a cluster"
-                    : keeps                     ? "shared memory that threads write"
+                    : !stays                    ? "shared memory that threads write"
                                                 : nullptr;
   if (!why) return {};
   return Status(ErrorCode::UNSUPPORTED, std::string("persistent blocks cannot have ") + why);

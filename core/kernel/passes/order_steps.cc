@@ -10,8 +10,8 @@ namespace quern::ir {
 
 namespace {
 
-// A section that writes to shared memory waits until what was there before is no longer needed: in the loop
-// at the head of each iteration, which staged tiles do anyway (with a producer they have mbarriers) and what
+// A section that writes to shared memory waits until what was there before is no longer needed (blocks that stay have all of
+// it to themselves, and nothing that goes from warp to warp): in the loop at the head of each iteration, which staged tiles do anyway (with a producer they have mbarriers) and what
 // stays within warps need not.
 bool begins_with_barrier(const Draft& draft, Stage stage) {
   const auto& buffers = draft.buffers;
@@ -23,7 +23,7 @@ bool begins_with_barrier(const Draft& draft, Stage stage) {
         return buffer.use == SharedBuffer::Use::loop_carried;
       }))
     return true;
-  return stage == Stage::after && writes(Stage::after) &&
+  return stage == Stage::after && !draft.turns && writes(Stage::after) &&
          (staged || writes(Stage::before) || writes(Stage::loop));
 }
 
@@ -82,6 +82,8 @@ Status order_steps(Draft& draft, const PassContext& context) {
       set_moments(buffer, 0, now);
     else if (buffer.use == SharedBuffer::Use::kept)
       set_moments(buffer, 0, draft.ring.last);
+    else if (draft.turns && buffer.first >= 0)  // beside the tiles that come for the next turn
+      set_moments(buffer, 0, now);
   for (Draft::Section& section : draft.sections) section.steps = {};
   return {};
 }

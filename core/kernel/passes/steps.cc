@@ -42,6 +42,12 @@ bool StepList::has_exchanges(const std::vector<SharedBuffer>& buffers) const {
                      [](const Touched& step) { return !step.reads.empty() && step.reads != step.writes; });
 }
 
+bool StepList::keeps_within_warps(const std::vector<SharedBuffer>& buffers) const {
+  const auto all = touched(buffers);
+  return std::all_of(all.begin(), all.end(),
+                     [](const Touched& step) { return step.reads == step.writes && step.publishes.empty(); });
+}
+
 OrderProblem StepList::order_problem(const std::vector<SharedBuffer>& buffers) const {
   OrderProblem problem;
   problem.steps = static_cast<int>(steps_.size());

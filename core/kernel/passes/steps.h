@@ -49,6 +49,8 @@ class StepList {
   bool writes_shared(const std::vector<SharedBuffer>& buffers) const;
   // Some step reads what another has written.
   bool has_exchanges(const std::vector<SharedBuffer>& buffers) const;
+  // Every step reads what it has written itself, and nothing else.
+  bool keeps_within_warps(const std::vector<SharedBuffer>& buffers) const;
   // Steps that name the same registers keep their order. Each buffer is written once and read in the same
   // list, then or later.
   OrderProblem order_problem(const std::vector<SharedBuffer>& buffers) const;

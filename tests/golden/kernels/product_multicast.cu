@@ -2,8 +2,9 @@ extern "C" __global__ void __launch_bounds__(288) q0_block(bf16* __restrict__ t2
   const int lane = lane_index();
   const int warp = broadcast(int(threadIdx.x) / 32);
   unsigned char* const shared = dynamic_shared<unsigned char>();
+  bf16* const s8 = reinterpret_cast<bf16*>(shared + 98304);
   const int rank = cluster_rank();
-  Mbarrier* const full = reinterpret_cast<Mbarrier*>(shared + 98304);
+  Mbarrier* const full = reinterpret_cast<Mbarrier*>(shared + 114688);
   Mbarrier* const empty = full + 4;
   if (int(threadIdx.x) == 0) {
     tma_prefetch(map0);
@@ -33,8 +34,10 @@ extern "C" __global__ void __launch_bounds__(288) q0_block(bf16* __restrict__ t2
         const int first0 = tile_y * 128;
         const int first2 = tile_x * 64;
         const int i5 = (warp >> 2 & 1) * 4096;
-        const int i8 = (lane >> 2 & 7) + (warp & 7) * 16;
-        const int i9 = (lane & 3) * 8;
+        const int i10 = swizzled<56>((lane & 15) * 64 + (lane >> 4 & 1) * 8);
+        const int i12 = swizzled<56>((lane & 31) * 8);
+        const int i13 = (lane >> 3 & 3) + (warp & 7) * 16;
+        const int i14 = (lane & 7) * 8;
 #pragma unroll 1
         for (int iteration = 0; iteration < 3; ++iteration) {
           mbarrier_wait(empty + (turn * 3 + iteration) % 4, (turn * 3 + iteration) / 4 & 1 ^ 1);
@@ -60,8 +63,10 @@ extern "C" __global__ void __launch_bounds__(288) q0_block(bf16* __restrict__ t2
     const int first0 = tile_y * 128;
     const int first2 = tile_x * 64;
     const int i5 = (warp >> 2 & 1) * 4096;
-    const int i8 = (lane >> 2 & 7) + (warp & 7) * 16;
-    const int i9 = (lane & 3) * 8;
+    const int i10 = swizzled<56>((lane & 15) * 64 + (lane >> 4 & 1) * 8);
+    const int i12 = swizzled<56>((lane & 31) * 8);
+    const int i13 = (lane >> 3 & 3) + (warp & 7) * 16;
+    const int i14 = (lane & 7) * 8;
     float v3_3[32];
 #pragma unroll
     for (int r = 0; r < 32; ++r) {
@@ -93,16 +98,33 @@ extern "C" __global__ void __launch_bounds__(288) q0_block(bf16* __restrict__ t2
       mbarrier_arrive_at(empty + (turn * 3 + 2) % 4, lane);
     }
     bf16* const to7 = t2 + static_cast<long long>(first0) * 320 + static_cast<long long>(first2);
+    {
+      bf16* const rows9 = s8 + int(threadIdx.x) / 32 * 1024;
+      __syncwarp();
 #pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      Vector<bf16, 8> v;
+      for (int c = 0; c < 4; ++c) {
+        Vector<bf16, 8> v;
 #pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        const int r = c * 8 + j;
-        v[j] = from_float<bf16>(v3_3[(r & 1) + (r >> 1 & 3) * 4 + (r >> 3 & 1) * 2 + (r >> 4 & 1) * 16]);
+        for (int j = 0; j < 8; ++j) {
+          const int r = c * 8 + j;
+          v[j] = from_float<bf16>(v3_3[r]);
+        }
+        stmatrix_at<bf16, 8>(rows9 + swizzled_sum<56>(i10, (c & 3) * 16), v);
       }
-      exchange_words<bf16, 8>(v);
-      store_vector<bf16, 8>(to7 + (i8 + (c & 1) * 8) * 320 + i9 + (c >> 1 & 1) * 32, v);
+      __syncwarp();
+#pragma unroll
+      for (int a = 0; a < 4; ++a) {
+        bf16 own11[8];
+        get_elements<bf16, 8>(&own11[0], rows9 + swizzled_sum<56>(i12, (a & 3) * 256));
+        {
+          Vector<bf16, 8> v;
+#pragma unroll
+          for (int j = 0; j < 8; ++j) {
+            v[j] = own11[j];
+          }
+          store_vector<bf16, 8>(to7 + (i13 + (a & 3) * 4) * 320 + i14, v);
+        }
+      }
     }
   }
   cluster_sync();

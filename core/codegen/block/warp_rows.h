@@ -1,0 +1,37 @@
+// Fragments of products that warps store, or load to add to them, row by row: lanes exchange 16 rows of 64 numbers of 16 bits
+// at a time in shared memory that their warp has for itself, and then eight of them next to each other have 128 bytes.
+#pragma once
+
+#include "core/codegen/block/access_form.h"
+#include "core/codegen/block/shared_tiles.h"
+
+namespace quern {
+
+// 2^2 accesses of 16 bytes, by each lane.
+inline constexpr int kWarpRowsVector = 3, kWarpRowsAccesses = 2;
+
+// The form of a store, or of a load behind the loop, in which this is done; nothing if it cannot be.
+std::optional<AccessForm> form_by_warp_rows(const BlockFacts& facts, BlockValue access,
+                                            const RegisterLayout& layout);
+
+class WarpRows : BlockPart {
+ public:
+  WarpRows(const BlockFacts& facts, BlockBody& body, SharedTiles& shared)
+      : BlockPart(facts, body), shared_(shared) {}
+
+  // A step of fragments, of which `number(r)` is register r, to rows; `row` is given each access of the step and what it stores.
+  using Row = std::function<void(Builder&, const Expr& access, const Symbol& elements)>;
+  void store(Builder& to, BlockValue store, const AccessForm& form, const SharedTiles::Number& number,
+             const Row& row);
+  // Rows, as accesses have left them in words from `first` of `words` on, to fragments, in the same words.
+  void load(Builder& to, BlockValue load, const AccessForm& form, const Symbol& words, const Expr& first);
+
+ private:
+  // The rows of the warp.
+  SharedTile tile(Builder& to, BlockValue access, const AccessForm& form);
+
+  SharedTiles& shared_;
+  Symbol memory_;  // of all warps
+};
+
+}  // namespace quern
