@@ -87,6 +87,10 @@ std::vector<MuGraphCase> cases() {
     out.push_back(both_sums({"f16", "72", "64", "240", "2", "1"}, way({4, 2, 1}, 128, 64, blocks)));
   }
   out.push_back(cast_residual({"bf16", "120", "64", "120", "2", "1"}, way({4, 1, 1}, 64, 64, 2)));
+  // Rows in memory are columns of wgmma: all of a step, 32 of them, and 16.
+  out.push_back(residual({"bf16", "120", "72", "120", "2", "2"}, way({1, 4, 1}, 64, 64, 2)));
+  out.push_back(both_sums({"f16", "184", "64", "240", "2", "1"}, way({1, 8, 1}, 128, 96, 2)));
+  out.push_back(residual({"bf16", "30", "64", "120", "2", "1"}, way({1, 4, 1}, 64, 16, 2)));
   KernelSchedule pairs = way({4, 1, 1}, 64, 64, 2, 3);
   pairs.multicast = {1, 2, 1};
   out.push_back(residual({"bf16", "120", "72", "120", "2", "2"}, pairs));
@@ -140,9 +144,12 @@ void other_stores_stay_as_they_are(void**) {
     return test;
   };
   std::vector<MuGraphCase> all;
-  // 32 columns, and 96.
+  // 32 columns, and 96; rows that are columns of wgmma in blocks that do not stay, or in steps of eight.
   all.push_back(stays(residual({"bf16", "72", "72", "64", "2", "2"}, way({4, 1, 1}, 32, 64, 2))));
   all.push_back(stays(residual({"bf16", "72", "72", "192", "2", "2"}, way({4, 1, 1}, 96, 64, 2))));
+  all.push_back(stays(residual({"bf16", "120", "72", "120", "2", "2"}, way({1, 4, 1}, 64, 64, 0))));
+  KernelSchedule eights = way({1, 4, 1}, 64, 72, 2);
+  all.push_back(stays(residual({"bf16", "136", "72", "128", "2", "2"}, eights)));
   // The rings of two blocks of an SM have all of the room.
   KernelSchedule full = way({8, 1, 1}, 128, 128, 264, 7);
   full.tile_k = 32;

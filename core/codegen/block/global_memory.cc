@@ -158,7 +158,7 @@ GlobalMemory::ChunkLoad GlobalMemory::chunk_load(BlockValue value, const AccessF
   const DType dtype = facts_.place(value).dtype;
   const bool streams = !facts_.is_shared_by_blocks(program_.op(value));
   const RegisterLayout chunks = chunks_of(form.moved, form.vector);
-  const int per = 1 << form.vector, registers = words ? per / 2 : per, accesses = 1 << form.rows;
+  const int per = 1 << form.vector, registers = words ? per / 2 : per, accesses = 1 << form.together;
   const Scalar element = ir::scalar_of(dtype);
   auto ask = [=, this, from = std::move(from)](Builder& each, const Expr& c) {
     const Expr within = bounds_.inside(value, chunks, c);
@@ -168,11 +168,12 @@ GlobalMemory::ChunkLoad GlobalMemory::chunk_load(BlockValue value, const AccessF
         return here.assign(ir::element(to, c),
                            ir::select(within, ir::element(piece.from, at), ir::zero(element)));
       here.emit(facts_.is_settled(*piece.place) ? Instr::load_global : Instr::load_written,
-                {ir::address(to, c * registers), ir::address(piece.from, at), within}, {element, per, streams});
+                {ir::address(to, c * registers), ir::address(piece.from, at), within},
+                {element, per, streams});
     });
   };
   ChunkLoad out{ask, nullptr, registers * accesses};
-  if (form.rows > 0) {
+  if (form.by_rows) {
     out.ask = [=](Builder& each, const Expr& c) {
       each.unrolled("a", accesses,
                     [&](Builder& one, const Expr& a) { ask(one, one.named("at_c", c * accesses + a)); });
@@ -269,11 +270,11 @@ void GlobalMemory::store_chunk(Builder& to, BlockValue store, const Symbol& begi
     const Value source = values_.element(program_.op(store).operands[0], form.registers, r);
     return ir::rounded(ir::converted(source, register_type(place.dtype)), place.dtype);
   };
-  if (form.rows > 0)
+  if (form.by_rows)
     return rows_.store(
         to, store, form, [&](const Expr& r) { return number(chunk * (1 << form.step()) + r); },
         [&](Builder& each, const Expr& access, const Symbol& own) {
-          const Expr c = each.named("at_c", chunk * (1 << form.rows) + access);
+          const Expr c = each.named("at_c", chunk * (1 << form.together) + access);
           each.when(bounds_.inside(store, chunks, c), [&](Builder& there) {
             there.store(Instr::store_global, ir::address(begin, bounds_.offset(chunks, place.strides, c)),
                         element, per, [&](Builder&, const Expr& j) { return ir::element(own, j); });
@@ -311,9 +312,9 @@ void GlobalMemory::store(BlockValue value) {
   for (BlockValue store : in_store.stores)
     begins.push_back(tile_pointer(out, "to", store, facts_.place(store)));
   Body stores;
-  const int64_t steps = chunks.count() >> form.rows;
+  const int64_t steps = chunks.count() >> form.together;
   Builder(stores).when(both(leaders(form.registers), storing_block(op, form.registers)), [&](Builder& some) {
-    some.unrolled(form.rows > 0 ? "step" : "c", steps, [&](Builder& all_of_chunk, const Expr& c) {
+    some.unrolled(form.by_rows ? "step" : "c", steps, [&](Builder& all_of_chunk, const Expr& c) {
       in_store.chunk = c;
       Body stored;
       Builder each(stored);

@@ -16,7 +16,7 @@ constexpr int64_t kNever = 1 << 28;  // cycles of what cannot be done
 // Issue cycles of a warp: of an access to global memory and of every sector of 32 bytes that it touches; of
 // an access to a tile in shared memory; of an elementwise operator.
 constexpr int64_t kAccess = 4, kSector = 1, kSharedAccess = 4, kCompute = 1;
-constexpr int64_t kShuffle = 4;  // and the sum
+constexpr int64_t kShuffle = 4;                    // and the sum
 constexpr int64_t kBarrier = 30, kOfMatrices = 8;  // registers that a stmatrix stores, and a thread then
 
 }  // namespace
@@ -52,14 +52,15 @@ int64_t LayoutQuestion::memory_cycles(BlockValue value, const RegisterLayout& la
   const int vector = form.vector;
   const int64_t accesses = (int64_t{layout.count()} >> vector) * times(program_.stage(value));
   if (op.is_load() && facts_.is_staged(value)) return accesses * kSharedAccess;
-  const int64_t shuffles = (int64_t{form.exchanged} << form.exchanged) / 2;
+  const int64_t exchange =
+      form.by_rows ? 2 * kSharedAccess : (int64_t{form.exchanged} << form.exchanged) / 2 * kShuffle;
   const int64_t size = static_cast<int64_t>(dtype_size(facts_.place(op).dtype));
   // Lanes that ask for the same are one.
   const auto lanes = std::count_if(form.moved.lanes.begin(), form.moved.lanes.end(),
                                    [](const CoordBit& lane) { return lane.dim >= 0; });
   const int64_t bytes = size << (vector + lanes);
   const int64_t run = std::min(kSectorBytes, run_bytes(facts_, value, form.moved, vector));
-  return accesses * (kAccess + shuffles * kShuffle + std::max<int64_t>(1, bytes / run) * kSector);
+  return accesses * (kAccess + exchange + std::max<int64_t>(1, bytes / run) * kSector);
 }
 
 void LayoutQuestion::count_ask(const Ask& ask) {

@@ -10,21 +10,46 @@ namespace quern {
 
 namespace {
 
-constexpr int kRowBits = 6, kRows = 4;  // 64 numbers, 16 rows
-constexpr int kBits = kRowBits + kRows, kRegisterBits = kBits - kLaneBits;
+constexpr int kVector = 3;  // 16 bytes
+constexpr int kRegisterBits = 5;
+constexpr int64_t kWarpElements = 1 << (kRegisterBits + kLaneBits);
 constexpr int64_t kAlignment = 1024;  // where swizzles begin again
 constexpr int64_t kOfSystem = 1024;   // bytes of shared memory, of each block
 
 int64_t bytes_of_warps(const BlockFacts& facts) {
-  return (int64_t{facts.schedule.workers()} * facts.schedule.groups() / 32 << kBits) * 2;
+  return int64_t{facts.schedule.workers()} * facts.schedule.groups() / 32 * kWarpElements * 2;
 }
 
 // What a step of a form has of a layout, of a warp.
-RegisterLayout of_step(RegisterLayout layout) {
-  layout.registers.resize(kRegisterBits);
+RegisterLayout of_step(const AccessForm& form, RegisterLayout layout) {
+  layout.registers.resize(static_cast<size_t>(form.step()));
   layout.warps.clear();
   layout.ends.clear();
   return layout;
+}
+
+// The other way round: of elements as they follow each other in the warp's memory, what a thread accesses, then lanes.
+void lay_out(RegisterLayout& layout, const std::vector<CoordBit>& elements) {
+  std::copy_n(elements.begin(), kVector, layout.registers.begin());
+  std::copy_n(elements.begin() + kVector, kLaneBits, layout.lanes.begin());
+  std::copy(elements.begin() + kVector + kLaneBits, elements.end(), layout.registers.begin() + kVector);
+}
+std::vector<CoordBit> laid_out(const RegisterLayout& step) {
+  std::vector<CoordBit> elements(step.registers.begin(), step.registers.begin() + kVector);
+  elements.insert(elements.end(), step.lanes.begin(), step.lanes.end());
+  elements.insert(elements.end(), step.registers.begin() + kVector, step.registers.end());
+  return elements;
+}
+
+// Has these registers in front, in this order; false if one is not there.
+bool put_in_front(RegisterLayout& layout, const std::vector<CoordBit>& bits) {
+  auto& registers = layout.registers;
+  for (size_t i = bits.size(); i-- > 0;) {
+    const auto at = std::find(registers.begin(), registers.end(), bits[i]);
+    if (at == registers.end()) return false;
+    std::rotate(registers.begin(), at, at + 1);
+  }
+  return true;
 }
 
 // Whether only what comes behind the loop uses it.
@@ -50,6 +75,14 @@ bool has_room(const BlockFacts& facts) {
          (bytes + kOfSystem) * blocks <= facts.target.shared_bytes_per_sm;
 }
 
+// Whether a register counts so, and all of them are there.
+bool counts(const RegisterLayout& layout, const CoordBit& bit) {
+  const auto& registers = layout.registers;
+  return std::find(registers.begin(), registers.end(), bit) != registers.end() &&
+         std::none_of(layout.ends.begin(), layout.ends.end(),
+                      [&](const CoordEnd& end) { return end.dim == bit.dim && end.first_bit() <= bit.bit; });
+}
+
 }  // namespace
 
 std::optional<AccessForm> form_by_warp_rows(const BlockFacts& facts, BlockValue access,
@@ -60,30 +93,26 @@ std::optional<AccessForm> form_by_warp_rows(const BlockFacts& facts, BlockValue 
   const bool late = op.is_store() ? facts.program.stage(access) == Stage::after : is_late(facts, access);
   const bool may = facts.target.tma && facts.schedule.producer && facts.cluster_blocks() == 1 && late &&
                    dtype_size(place.dtype) == 2 && place.pieces.empty() &&
-                   facts.access_bits(access) >= kWarpRowsVector &&
-                   matrix_rows(layout, inner) == MatrixRows::plain && has_room(facts);
-  if (!may) return std::nullopt;
-  for (const CoordEnd& end : layout.ends)
-    if (end.dim == inner && end.first_bit() < kRowBits) return std::nullopt;
-  AccessForm form{layout, layout, kWarpRowsVector, 0, kWarpRowsAccesses};
-  auto& registers = form.registers.registers;
-  put_first(form.registers, inner, 3, kRowBits);
-  // Lanes tell eight rows apart; a register the other eight.
-  const auto row = std::find_if(registers.begin(), registers.end(),
-                                [&](const CoordBit& bit) { return bit.dim == layout.lanes[2].dim; });
-  const bool has_row = row != registers.end() && registers.size() >= kRegisterBits;
-  if (!has_row) return std::nullopt;
-  std::rotate(registers.begin(), row, row + 1);
-  put_first(form.registers, inner, 0, 1);
-  for (int bit = 3; bit < kRowBits; ++bit)
-    if (registers[static_cast<size_t>(bit - 1)] != CoordBit{inner, bit}) return std::nullopt;
-  // Pairs of registers and lanes name columns, then rows; they change places with those that lanes next to each other have.
+                   facts.access_bits(access) >= kVector && has_room(facts);
+  const MatrixRows lie = may ? matrix_rows(layout, inner) : MatrixRows::none;
+  if (lie == MatrixRows::none) return std::nullopt;
+  // Behind the pair, sums of a lane are eight rows of the product further down, then in the next eight columns.
+  const bool plain = lie == MatrixRows::plain;
+  if (!plain && facts.schedule.persistent == 0) return std::nullopt;  // others have room for long rows
   const auto& lanes = layout.lanes;
-  const CoordBit row3 = registers[1];
+  const CoordBit pair = layout.registers[0], below{lanes[2].dim, 3};
+  std::vector<CoordBit> words = {pair, below}, columns;
+  for (int bit = 3; bit < 6 && counts(layout, {pair.dim, bit}); ++bit) columns.push_back({pair.dim, bit});
+  if (columns.size() < (plain ? 3 : 1)) return std::nullopt;
+  words.insert(words.end(), columns.begin(), columns.end());
+  AccessForm form{layout, layout, kVector, 0, true, static_cast<int>(words.size()) - kVector};
+  if (!put_in_front(form.registers, words)) return std::nullopt;
+  columns.insert(columns.begin(), {pair, lanes[0], lanes[1]});
+  const std::vector<CoordBit> rows = {lanes[2], lanes[3], lanes[4], below};
+  std::vector<CoordBit> elements = plain ? columns : rows;
+  elements.insert(elements.end(), (plain ? rows : columns).begin(), (plain ? rows : columns).end());
   form.moved = form.registers;
-  form.moved.lanes = {CoordBit{inner, 3}, CoordBit{inner, 4}, CoordBit{inner, 5}, lanes[2], lanes[3]};
-  std::copy_n(std::array{CoordBit{inner, 0}, CoordBit{inner, 1}, CoordBit{inner, 2}, lanes[4], row3}.begin(),
-              kRegisterBits, form.moved.registers.begin());
+  lay_out(form.moved, elements);
   return form;
 }
 
@@ -94,13 +123,12 @@ SharedTile WarpRows::tile(Builder& to, BlockValue access, const AccessForm& form
   SharedTile tile;
   tile.value = access;
   tile.memory = ir::make_pointer(fresh("rows"), memory_, type);
-  to.let(tile.memory, ir::address(memory_, ir::thread_index() / 32 * (1 << kBits)));
+  to.let(tile.memory, ir::address(memory_, ir::thread_index() / 32 * kWarpElements));
   tile.inner = facts_.inner_dim(access);
-  tile.swizzle = ((1 << kRowBits) - 1) & ~((1 << kWarpRowsVector) - 1);
-  append_bits(tile.bits, tile.inner, 0, kRowBits);
-  const RegisterLayout& moved = form.moved;
-  for (const CoordBit& row : {moved.lanes[3], moved.lanes[4], moved.registers[3], moved.registers[4]})
-    tile.bits.push_back(row);
+  tile.bits = laid_out(of_step(form, form.moved));
+  while (tile.bits[static_cast<size_t>(tile.row_bits)] == CoordBit{tile.inner, tile.row_bits})
+    ++tile.row_bits;
+  tile.swizzle = ((1 << tile.row_bits) - 1) & ~((1 << kVector) - 1);
   tile.bit_places.resize(program_.shape(access).size());
   for (size_t place = 0; place < tile.bits.size(); ++place) {
     auto& places = tile.bit_places[static_cast<size_t>(tile.bits[place].dim)];
@@ -109,19 +137,19 @@ SharedTile WarpRows::tile(Builder& to, BlockValue access, const AccessForm& form
     places[bit] = static_cast<int>(place);
   }
   for (size_t d = 0; d < tile.bit_places.size(); ++d)
-    tile.padded.push_back(moved.extent(static_cast<int>(d)));
+    tile.padded.push_back(form.moved.extent(static_cast<int>(d)));
   return tile;
 }
 
 void WarpRows::store(Builder& to, BlockValue store, const AccessForm& form, const SharedTiles::Number& number,
                      const Row& row) {
   const SharedTile tile = this->tile(to, store, form);
-  const RegisterLayout rows = chunks_of(of_step(form.moved), form.vector);
+  const RegisterLayout rows = chunks_of(of_step(form, form.moved), form.vector);
   const int per = 1 << form.vector;
   to.emit(Instr::warp_barrier);
-  check(shared_.write_matrices(to, tile, of_step(form.registers), number), "fragments are matrices");
+  check(shared_.write_matrices(to, tile, of_step(form, form.registers), number), "fragments are matrices");
   to.emit(Instr::warp_barrier);
-  to.unrolled("a", 1 << form.rows, [&](Builder& each, const Expr& a) {
+  to.unrolled("a", 1 << form.together, [&](Builder& each, const Expr& a) {
     const Symbol own = fresh_registers("own", tile.memory->type, per);
     each.declare(own);
     each.emit(Instr::load_shared,
@@ -134,19 +162,19 @@ void WarpRows::store(Builder& to, BlockValue store, const AccessForm& form, cons
 void WarpRows::load(Builder& to, BlockValue load, const AccessForm& form, const Symbol& words,
                     const Expr& first) {
   const SharedTile tile = this->tile(to, load, form);
-  const RegisterLayout rows = chunks_of(of_step(form.moved), form.vector);
-  const int per = 1 << (form.vector - 1), count = per << form.rows;
+  const RegisterLayout rows = chunks_of(of_step(form, form.moved), form.vector);
+  const int per = 1 << (form.vector - 1), count = per << form.together;
   const Symbol matrices = fresh_registers("matrices", Scalar::u32, count);
   to.emit(Instr::warp_barrier);
-  to.unrolled("a", 1 << form.rows, [&](Builder& each, const Expr& a) {
+  to.unrolled("a", 1 << form.together, [&](Builder& each, const Expr& a) {
     each.store(Instr::store_shared, ir::address(tile.memory, shared_.place_in(tile, rows, a)), Scalar::u32,
                per, [&](Builder&, const Expr& j) { return ir::element(words, first + a * per + j); });
   });
   to.emit(Instr::warp_barrier);
   to.declare(matrices);
-  check(
-      shared_.read_matrices(to, tile, facts_.place(load).dtype, of_step(form.registers), matrices, count, 0),
-      "fragments are matrices");
+  check(shared_.read_matrices(to, tile, facts_.place(load).dtype, of_step(form, form.registers), matrices,
+                              count, 0),
+        "fragments are matrices");
   to.unrolled("w", count, [&](Builder& one, const Expr& w) {
     one.assign(ir::element(words, first + w), ir::element(matrices, w));
   });

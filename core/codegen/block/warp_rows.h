@@ -1,14 +1,12 @@
 // Fragments of products that warps store, or load to add to them, row by row: lanes exchange 16 rows of 64 numbers of 16 bits
-// at a time in shared memory that their warp has for itself, and then eight of them next to each other have 128 bytes.
+// at a time in shared memory that their warp has for itself, and then eight of them next to each other have 128 bytes. Where rows in
+// memory are columns of wgmma, 64 of them have 16 numbers each, which are 32 bytes.
 #pragma once
 
 #include "core/codegen/block/access_form.h"
 #include "core/codegen/block/shared_tiles.h"
 
 namespace quern {
-
-// 2^2 accesses of 16 bytes, by each lane.
-inline constexpr int kWarpRowsVector = 3, kWarpRowsAccesses = 2;
 
 // The form of a store, or of a load behind the loop, in which this is done; nothing if it cannot be.
 std::optional<AccessForm> form_by_warp_rows(const BlockFacts& facts, BlockValue access,
