@@ -201,10 +201,9 @@ class Simulation {
       case Instr::named_barrier:
         return block_barrier(role, number, at, threads);
       case Instr::warp_barrier:
-        if (threads == present(number)) {
-          role.warp_barrier = at;
-          if (record_) out_.warp_barriers.emplace(number, at);
-        }
+        if (threads == present(number)) role.warp_barrier = at;
+        if (record_ && has_whole_warps(threads, present(number)))
+          out_.warp_barriers.emplace(std::pair{number, at}, threads);
         return true;
       case Instr::cluster_barrier:
         if (blocks_ > 1) return meet(role, number, at, threads);
@@ -227,6 +226,16 @@ class Simulation {
   Threads present(int number) const {
     const bool split = own_roles_ > 1 && state_[static_cast<size_t>(block_of(number) * own_roles_ + 1)].begun;
     return split ? of_role(number) : all_;
+  }
+
+  // Of those that are there.
+  bool has_whole_warps(const Threads& threads, const Threads& there) const {
+    const Threads warp((uint64_t{1} << 32) - 1);
+    for (int first = 0; first < threads_; first += 32) {
+      const Threads all = there & warp << static_cast<size_t>(first);
+      if ((threads & all).any() && (all & ~threads).any()) return false;
+    }
+    return true;
   }
 
   bool block_barrier(Role& role, int number, int at, const Threads& threads) {

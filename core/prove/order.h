@@ -7,7 +7,6 @@
 #include <bitset>
 #include <map>
 #include <memory>
-#include <set>
 
 #include "core/prove/trace.h"
 
@@ -36,8 +35,9 @@ struct Ordered {
     std::shared_ptr<const Threads> threads;       // that come to it
   };
   std::vector<Moment> moments;
-  std::set<std::pair<int, int>> warp_barriers;  // of a role, numbers of events
-  Clock cluster_end;               // what all threads of role 0 know of the cluster when it ends
+  std::map<std::pair<int, int>, Threads>
+      warp_barriers;  // of a role, by the number of the event: which warps come
+  Clock cluster_end;  // what all threads of role 0 know of the cluster when it ends
 
   struct Fault {
     std::string what;

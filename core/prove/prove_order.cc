@@ -151,6 +151,15 @@ class Order {
     return event;
   }
 
+  // Whether all warps that do the first come to a barrier of theirs before the second.
+  static bool has_warp_barrier(const Ordered& ordered, const Ordered::Moment& first,
+                               const Ordered::Moment& second) {
+    const auto& barriers = ordered.warp_barriers;
+    return std::any_of(barriers.lower_bound({first.role, first.end}),
+                       barriers.lower_bound({second.role, second.event}),
+                       [&](const auto& barrier) { return (*first.threads & ~barrier.second).none(); });
+  }
+
   void pair(const Ordered& ordered, const Ordered::Moment& first, const Ordered::Moment& second) {
     const Event a = first.by_other ? of_other_block(event_of(first)) : event_of(first),
                 b = second.by_other ? of_other_block(event_of(second)) : event_of(second);
@@ -163,10 +172,8 @@ class Order {
     const bool itself = &first == &second;
     const bool follows = itself || (first.end <= second.event && !of_cluster &&
                                     first.by_other == second.by_other);  // in its thread
-    const auto warp_barrier = ordered.warp_barriers.lower_bound({first.role, first.end});
-    const bool by_warp = follows && !itself && first.role == second.role &&
-                         warp_barrier != ordered.warp_barriers.end() &&
-                         *warp_barrier < std::pair{second.role, second.event};
+    const bool by_warp =
+        follows && !itself && first.role == second.role && has_warp_barrier(ordered, first, second);
     const auto [seen, fresh] = pairs_.insert({cached_shape(first), cached_shape(second),
                                               (follows ? 1 : 0) + (by_warp ? 2 : 0) + (of_cluster ? 4 : 0)});
     if (!fresh) return;

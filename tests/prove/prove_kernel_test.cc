@@ -174,6 +174,23 @@ void shared_memory_is_ordered_by_barriers(void**) {
   // A barrier of the warp is enough within it.
   proves(launched(exchanges(thread ^ 1, emits(Instr::warp_barrier)), false));
   disproves(launched(exchanges(thread ^ 33, emits(Instr::warp_barrier)), false), "races", "thread");
+  // One that only some warps come to is enough for these.
+  auto of_some = [&](const Expr& who, bool all_write) {
+    return launched(
+        [=](Builder& to, const Names& names) {
+          if (all_write) to.assign(element(names.tile, thread_index()), literal(1, Scalar::f32));
+          to.when(who, [&](Builder& some) {
+            if (!all_write) some.assign(element(names.tile, thread_index()), literal(1, Scalar::f32));
+            some.emit(Instr::warp_barrier);
+            if (!all_write) some.assign(element(names.values, 0), element(names.tile, thread_index() ^ 1));
+          });
+          if (all_write) to.assign(element(names.values, 0), element(names.tile, thread_index() ^ 1));
+        },
+        false);
+  };
+  proves(of_some(equal(thread / 32, 1), false));
+  disproves(of_some(equal(thread / 32, 1), true), "races", "with nothing that orders them");
+  disproves(of_some(less(thread, 40), false), "races", "with nothing that orders them");
   // Two that write the same.
   disproves(launched(
                 [](Builder& to, const Names& names) {
