@@ -52,11 +52,13 @@ bool put_in_front(RegisterLayout& layout, const std::vector<CoordBit>& bits) {
   return true;
 }
 
-// Whether only what comes behind the loop uses it.
+// Whether it is only stored behind the loop, or computed with element by element.
 bool is_late(const BlockFacts& facts, BlockValue load) {
   const auto& users = facts.program.users[static_cast<size_t>(load)];
-  return std::all_of(users.begin(), users.end(),
-                     [&](BlockValue user) { return facts.program.stage(user) == Stage::after; });
+  return std::all_of(users.begin(), users.end(), [&](BlockValue user) {
+    return facts.program.stage(user) == Stage::after &&
+           (facts.program.op(user).is_store() || facts.is_elementwise(user));
+  });
 }
 
 // Blocks that stay have no room where the tiles of the loop were, but beside what is there all along.

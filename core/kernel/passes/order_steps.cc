@@ -43,8 +43,8 @@ bool fetches_first(const Draft& draft) {
 }
 
 void set_moments(SharedBuffer& buffer, int first, int last) {
-  buffer.first = first;
-  buffer.last = last;
+  buffer.first = buffer.first < 0 ? first : std::min(buffer.first, first);
+  buffer.last = std::max(buffer.last, last);
 }
 
 }  // namespace
