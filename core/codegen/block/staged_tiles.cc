@@ -28,6 +28,7 @@ StagedTiles::StagedTiles(const BlockFacts& facts, BlockBody& body, const Product
       memory_(memory),
       shared_(shared),
       values_(values),
+      stores_(facts, body, bounds, memory, shared, values),
       ring_(ir::make_memory("stage", ir::Space::shared, Scalar::byte)),
       full_(ir::make_memory("full", ir::Space::shared, Scalar::mbarrier)),
       empty_(ir::make_memory("empty", ir::Space::shared, Scalar::mbarrier)),

@@ -6,6 +6,7 @@
 
 #include "core/codegen/block/global_memory.h"
 #include "core/codegen/block/product_plans.h"
+#include "core/codegen/block/shared_stores.h"
 #include "core/codegen/block/shared_tiles.h"
 
 namespace quern {
@@ -64,6 +65,7 @@ class StagedTiles : BlockPart {
   GlobalMemory& memory_;
   SharedTiles& shared_;
   Values& values_;
+  SharedStores stores_;
   std::map<BlockValue, SharedTile> tiles_;
   // Where an arriving tile is heard of: with `overlap`, whose first and last products read others, at an mbarrier of its own.
   ir::Arrival& arrival_of(const SharedTile& tile);

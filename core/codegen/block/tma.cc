@@ -3,7 +3,6 @@
 #include <functional>
 #include <numeric>
 
-#include "core/base/dtype_info.h"
 #include "core/codegen/block/matrix_rows.h"
 #include "core/codegen/block/staged_tiles.h"
 
@@ -20,8 +19,6 @@ class StagedTiles::Tma : BlockPart {
   // Registers go to a shared buffer, each thread fences what it wrote, and behind a barrier one thread asks
   // for the stores and waits until the buffer has been read.
   void store(BlockValue store);
-  // The same, but threads store rows from the buffer.
-  void store_by_stmatrix(BlockValue store);
 
  private:
   // The copies of all of a tile, of which `arrived` hears.
@@ -36,13 +33,6 @@ class StagedTiles::Tma : BlockPart {
                                        bool half = false);
   // Why TMA stores no such tile, whatever its extents; null if it may.
   const char* why_never_stored(BlockValue store) const;
-  // Of a tile that registers hold so: its extents; and its place in shared memory.
-  SharedTile room_for(BlockValue store, const RegisterLayout& layout) const;
-  void place(SharedTile& tile);
-  // What a thread has of a tile, as it is stored, in vectors as they lie in registers.
-  void fill(const SharedTile& tile, BlockValue store, const RegisterLayout& natural, bool by_tma);
-  // Threads store the tile from there, without what other blocks store, which a box of TMA cannot leave out.
-  void store_rows(const SharedTile& tile, BlockValue store);
   Symbol map_symbol(bool written) const {
     return ir::make_memory("map" + std::to_string(tiles_.maps_.size()), ir::Space::tensor_map,
                            Scalar::tensor_map, written);
@@ -57,8 +47,7 @@ bool StagedTiles::bring_once(const SharedTile& tile) { return Tma(*this).bring_o
 
 void StagedTiles::store(BlockValue value) {
   if (schedule_.tma_store) return Tma(*this).store(value);
-  if (is_stored_by_stmatrix(facts_, value, values_.natural(value)))
-    return Tma(*this).store_by_stmatrix(value);
+  if (is_stored_by_stmatrix(facts_, value, values_.natural(value))) return stores_.store(value);
   memory_.store(value);
 }
 
@@ -160,40 +149,13 @@ const char* StagedTiles::Tma::why_never_stored(BlockValue store) const {
   return nullptr;
 }
 
-SharedTile StagedTiles::Tma::room_for(BlockValue store, const RegisterLayout& layout) const {
-  const BlockOp& op = program_.op(store);
-  SharedTile tile;
-  tile.value = store;
-  tile.inner = facts_.inner_dim(op);
-  for (int d = 0; d < op.type.rank(); ++d) {
-    const int64_t extent = op.type.shape[static_cast<size_t>(d)];
-    tile.padded.push_back(
-        layout.extent(d) == extent ? extent : int64_t{1} << std::max(bits_for(extent), layout.bits(d)));
-  }
-  return tile;
-}
-
-void StagedTiles::Tma::place(SharedTile& tile) {
-  constexpr int64_t kAlignment = 1024;  // where swizzles begin again
-  shared_.put_in_panels(tile, SharedTiles::bits_of(tile, shared_.dims_by_stride(tile)));
-  tile.memory = shared_buffer(ir::scalar_of(facts_.place(tile.value).dtype), tile.bytes,
-                              SharedBuffer::Use::exchange, kAlignment);
-}
-
-void StagedTiles::Tma::store_by_stmatrix(BlockValue store) {
-  const RegisterLayout layout = tiles_.values_.natural(store);
-  SharedTile tile = room_for(store, layout);
-  place(tile);
-  fill(tile, store, layout, false);
-  store_rows(tile, store);
-}
-
 void StagedTiles::Tma::store(BlockValue store) {
   if (const char* why = why_never_stored(store))
     return fail(store, std::string("cannot be stored by TMA (tma_store): ") + why);
   const BlockOp& op = program_.op(store);
   const RegisterLayout layout = tiles_.values_.natural(store);
-  SharedTile tile = room_for(store, layout);
+  SharedStores& stores = tiles_.stores_;
+  SharedTile tile = stores.room_for(store, layout);
   const std::vector<int> dims = shared_.dims_by_stride(tile);
   auto map = tile_map(kernel_, op, facts_.place(op), tile, dims);
   if (!map)
@@ -202,12 +164,12 @@ void StagedTiles::Tma::store(BlockValue store) {
         "cannot be stored by TMA (tma_store): its rows must be dense and of whole 16 bytes, its tile of at "
         "most 256 elements along all dimensions but two, and of a power of two where blocks cut it, or as "
         "wgmma leaves it");
-  place(tile);
+  stores.place(tile);
   const auto& extents = tiles_.bounds_.dims(store);
   const bool has_others =
       std::any_of(extents.begin(), extents.end(), [](const TileDim& dim) { return dim.own != nullptr; });
-  fill(tile, store, layout, !has_others);
-  if (has_others) return store_rows(tile, store);
+  stores.fill(tile, store, layout, !has_others);
+  if (has_others) return stores.store_rows(tile, store);  // a box cannot leave out what other blocks store
   const Symbol symbol = map_symbol(true);
   Body body;
   Builder(body).when(equal(ir::thread_index(), 0), [&](Builder& one) {
@@ -218,61 +180,6 @@ void StagedTiles::Tma::store(BlockValue store) {
   });
   text(now()) += std::move(body);
   tiles_.maps_.push_back({std::move(*map), symbol, op.tensor()});
-}
-
-void StagedTiles::Tma::store_rows(const SharedTile& tile, BlockValue store) {
-  const TensorPlace& place = facts_.place(store);
-  const RegisterLayout blocked = facts_.blocked(store, place.dtype, tile.inner);
-  const int vector = std::min(facts_.vector_bits(store, blocked, tile.inner),
-                              leading_bits(blocked, tile.inner, BlockFacts::kAnyBits));
-  const RegisterLayout chunks = chunks_of(blocked, vector);
-  const int per = 1 << vector;
-  Body body;
-  Builder out(body);
-  const Symbol to = tiles_.memory_.tile_pointer(out, "to", store, place);
-  out.when(leaders(chunks), [&](Builder& some) {
-    some.unrolled("c", chunks.count(), [&](Builder& all, const Expr& c) {
-      all.when(tiles_.bounds_.inside(store, chunks, c), [&](Builder& each) {
-        const Symbol own = fresh_registers("own", tile.memory->type, per);
-        each.declare(own);
-        each.emit(Instr::load_shared,
-                  {ir::address(own, 0), ir::address(tile.memory, shared_.place_in(tile, chunks, c))},
-                  {tile.memory->type, per});
-        each.store(Instr::store_global, ir::address(to, tiles_.bounds_.offset(chunks, place.strides, c)),
-                   tile.memory->type, per, [&](Builder&, const Expr& j) { return ir::element(own, j); });
-      });
-    });
-  });
-  text(now()) += std::move(body);
-}
-
-void StagedTiles::Tma::fill(const SharedTile& tile, BlockValue store, const RegisterLayout& natural,
-                            bool by_tma) {
-  const TensorPlace& place = facts_.place(store);
-  const BlockValue source = program_.op(store).operands[0];
-  const DType type = register_type(place.dtype);
-  RegisterLayout layout = natural;
-  const int vector = facts_.vector_bits(store, layout, tile.inner);
-  put_first(layout, tile.inner, 0, vector);
-  const RegisterLayout chunks = chunks_of(layout, vector);
-  const int per = 1 << vector;
-  auto number_of = [&](const RegisterLayout& registers, const Expr& r) {
-    return ir::rounded(ir::converted(tiles_.values_.element(source, registers, r), type), place.dtype);
-  };
-  Body body;
-  Builder out(body);
-  out.when(leaders(natural), [&](Builder& some) {
-    if (shared_.write_matrices(some, tile, natural, [&](const Expr& r) { return number_of(natural, r); }))
-      return;
-    some.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
-      const Expr at = shared_.place_in(tile, chunks, c);
-      if (vector == 0) return each.assign(ir::element(tile.memory, at), number_of(layout, c));
-      each.store(Instr::store_shared, ir::address(tile.memory, at), tile.memory->type, per,
-                 [&](Builder& one, const Expr& j) { return number_of(layout, one.named("r", c * per + j)); });
-    });
-  });
-  if (by_tma) out.emit(Instr::fence_async);
-  text(now()) += std::move(body);
 }
 
 }  // namespace quern
