@@ -10,6 +10,8 @@
 
 namespace quern {
 
+inline constexpr int64_t kSystemSharedBytes = 1024;  // that CUDA has of each block's shared memory
+
 struct Target {
   const char* name;  // as NVRTC takes it
   int major, minor;  // compute capability

@@ -137,12 +137,16 @@ RegisterLayout blocked_layout(const Ints& shape, int inner, int vector, int warp
   return layout_in_order(bits, vector, warp_bits, rank_bits);
 }
 
-void put_first(RegisterLayout& layout, int dim, int first, int last) {
+bool put_first(RegisterLayout& layout, const CoordBit& bit) {
   auto& registers = layout.registers;
-  for (int bit = last; bit-- > first;)
-    if (const auto at = std::find(registers.begin(), registers.end(), CoordBit{dim, bit});
-        at != registers.end())
-      std::rotate(registers.begin(), at, at + 1);
+  const auto at = std::find(registers.begin(), registers.end(), bit);
+  if (at == registers.end()) return false;
+  std::rotate(registers.begin(), at, at + 1);
+  return true;
+}
+
+void put_first(RegisterLayout& layout, int dim, int first, int last) {
+  for (int bit = last; bit-- > first;) put_first(layout, CoordBit{dim, bit});
 }
 
 int leading_bits(const RegisterLayout& layout, int dim, int most) {

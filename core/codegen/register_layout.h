@@ -94,6 +94,8 @@ RegisterLayout blocked_layout(const Ints& shape, int inner, int vector, int warp
 // Has registers that are bits first .. last - 1 of `dim`, as far as there are such, in front, the lowest
 // first.
 void put_first(RegisterLayout& layout, int dim, int first, int last);
+// Has the register of this bit in front; false if there is none.
+bool put_first(RegisterLayout& layout, const CoordBit& bit);
 // How many registers in front are bits 0, 1, ... of `dim`; at most `most`.
 int leading_bits(const RegisterLayout& layout, int dim, int most);
 // A layout without its first `vector` registers: those of one access.

@@ -35,8 +35,8 @@ struct Ordered {
     std::shared_ptr<const Threads> threads;       // that come to it
   };
   std::vector<Moment> moments;
-  std::map<std::pair<int, int>, Threads>
-      warp_barriers;  // of a role, by the number of the event: which warps come
+  // Of a role, by the number of the event: the threads of those warps that come.
+  std::map<std::pair<int, int>, Threads> warp_barriers;
   Clock cluster_end;  // what all threads of role 0 know of the cluster when it ends
 
   struct Fault {

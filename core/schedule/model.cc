@@ -50,7 +50,7 @@ class KernelModel {
       out.registers = static_cast<double>(schedule_.launch_registers());  // on the average
     out.blocks_per_sm =
         std::min({static_cast<int64_t>(kSubPartitionRegisters / out.registers) * 4 / warps, 64 / warps,
-                  target_.shared_bytes_per_sm / (out.shared_bytes + 1024), int64_t{32}});
+                  target_.shared_bytes_per_sm / (out.shared_bytes + kSystemSharedBytes), int64_t{32}});
     if (out.blocks_per_sm < std::max(1, schedule_.min_blocks)) {
       out.us = std::numeric_limits<double>::infinity();
       return out;

@@ -285,7 +285,7 @@ std::optional<Cost> KernelModel::evaluate(Sizes& sizes) const {
     return std::nullopt;
 
   const double per_sm =
-      std::max(1.0, std::min({std::floor(target_.shared_bytes_per_sm / (cost.shared_bytes + 1024)),
+      std::max(1.0, std::min({std::floor(target_.shared_bytes_per_sm / (cost.shared_bytes + kSystemSharedBytes)),
                               2048.0 / sizes.threads, 16.0}));
   double block_us = 0;  // arithmetic of one block, alone on its SM
   for (const Work& work : work_) {

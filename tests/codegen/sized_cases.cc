@@ -71,6 +71,13 @@ kernel grid=[GRID, 2] loop=TURNS threads=128 {
 out z
 )";
 
+Texts two_results() {
+  return {with(kBiasedProductGraph, "out z", "out s, z"),
+          with(with(with(kBiasedProduct, "tensor z:", "tensor s: TYPE[ROWS, COLUMNS]\ntensor z:"),
+                    "  store(o, z,", "  store(s, s, x=1, y=0)\n  store(o, z,"),
+               "out z", "out s, z")};
+}
+
 const char kNormGraph[] = R"(graph norm
 in  x: TYPE[ROWS, INNER]
 in  w: TYPE[INNER, COLUMNS]

@@ -18,6 +18,11 @@ MuGraphCase sized_case(const std::string& label, const std::string& graph, const
 extern const char kProductGraph[], kParts[];
 // silu of a product and a bias that lies along its rows, b[COLUMNS].
 extern const char kBiasedProductGraph[], kBiasedProduct[];
+// The same with two results, the sum s and its silu z.
+struct Texts {
+  std::string graph, mugraph;
+};
+Texts two_results();
 // A product behind a norm of its rows: x[ROWS, INNER], w[INNER, COLUMNS].
 extern const char kNormGraph[], kNorm[];
 // Attention over two heads: q[2, ROWS, INNER], k[2, INNER, COLUMNS], v[2, COLUMNS, INNER].

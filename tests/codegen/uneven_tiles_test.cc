@@ -271,11 +271,7 @@ void hostile_inputs_are_right(void**) {
 // By stmatrix, from fragments that have rows or, where its columns are rows of wgmma, columns; then two results, one after the
 // other.
 void results_go_through_shared_memory(void**) {
-  const std::string two_graph = with(kBiasedProductGraph, "out z", "out s, z");
-  const std::string two =
-      with(with(with(kBiasedProduct, "tensor z:", "tensor s: TYPE[ROWS, COLUMNS]\ntensor z:"),
-                "  store(o, z,", "  store(s, s, x=1, y=0)\n  store(o, z,"),
-           "out z", "out s, z");
+  const Texts one = {kBiasedProductGraph, kBiasedProduct}, two = two_results();
   std::vector<MuGraphCase> cases;
   auto add = [&](const char* instruction, const std::string& graph, const std::string& mugraph,
                  const Sizes& sizes, const KernelSchedule& each) {
@@ -287,8 +283,7 @@ void results_go_through_shared_memory(void**) {
       way({4, 1, 1}, 128, 64));
   add("stmatrix_at", kBiasedProductGraph, kBiasedProduct, {"f16", "200", "96", "160", "2", "2"},
       way({8, 1, 1}, 96, 128));
-  for (const auto& [graph, mugraph] :
-       {std::pair<std::string, std::string>{kBiasedProductGraph, kBiasedProduct}, {two_graph, two}}) {
+  for (const auto& [graph, mugraph] : {one, two}) {
     add("stmatrix_trans_at", graph, mugraph, {"bf16", "140", "72", "200", "2", "2"}, way({1, 4, 1}, 64, 72));
     add("stmatrix_trans_at", graph, mugraph, {"f16", "140", "72", "256", "2", "2"}, way({1, 8, 1}, 128, 128));
   }

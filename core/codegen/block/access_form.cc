@@ -49,7 +49,8 @@ AccessForm access_form(const BlockFacts& facts, BlockValue access, RegisterLayou
                                       !facts.is_staged(access) && facts.place(op).pieces.empty());
   if (is_packed_in_pairs(facts.place(op).dtype) && every_lane && once) {
     if (auto form = form_by_warp_rows(facts, access, layout)) return *form;
-    if (auto form = form_by_words(facts, access, layout); form && vector == 1) return *form;
+    if (vector == 1)
+      if (auto form = form_by_words(facts, access, layout)) return *form;
   }
   put_first(layout, inner, 0, vector);
   return {layout, layout, vector};

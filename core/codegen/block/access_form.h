@@ -8,7 +8,7 @@ namespace quern {
 // The order in which registers are handed over, and what moves once lanes have exchanged 2^`exchanged` words each;
 // 2^`vector` elements in an access. Pairs of 16 bits, as tensor cores leave them, have neighbours in other lanes: lanes
 // exchange words until each has up to 16 bytes that lie together. Of loads those outside of the loop that no product
-// takes; the exchange is its own opposite. Or they exchange rows, 2^`together` accesses at a time (warp_rows.h).
+// takes; the exchange is its own opposite. Or they store rows, 2^`together` accesses at a time (warp_rows.h).
 struct AccessForm {
   RegisterLayout registers, moved;
   int vector = 0, exchanged = 0;

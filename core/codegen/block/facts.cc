@@ -73,6 +73,10 @@ int BlockFacts::vector_bits(BlockValue value, const RegisterLayout& layout, int 
   return dtype_size(place.dtype) << bits < 4 ? 0 : bits;  // vectors have whole words
 }
 
+int64_t BlockFacts::tile_bytes(BlockValue access) const {
+  return program.op(access).type.element_count() * static_cast<int64_t>(dtype_size(place(access).dtype));
+}
+
 bool BlockFacts::is_shared_by_blocks(const BlockOp& op) const {
   for (int axis = 0; axis < kGridAxes; ++axis)
     if (kernel.grid[static_cast<size_t>(axis)] > 1 && op.map()[static_cast<size_t>(axis)] < 0) return true;

@@ -73,6 +73,8 @@ struct BlockFacts {
   bool is_shared_by_blocks(const BlockOp& load) const;
   // Whether nobody writes it while the kernel runs.
   bool is_settled(const TensorPlace& place) const;
+  // Of all of its tile, without what rounds it up.
+  int64_t tile_bytes(BlockValue access) const;
   bool is_staged(BlockValue load) const { return staged_[static_cast<size_t>(load)]; }
   // Loads into registers are issued an iteration before their use.
   bool prefetches() const { return schedule.prefetch && schedule.stages == 0; }

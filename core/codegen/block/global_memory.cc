@@ -152,15 +152,17 @@ bool GlobalMemory::make_in_store(BlockValue value, const RegisterTile& tile, con
   return true;
 }
 
-// Where lanes exchange words or rows, every lane gets what lies together first.
+// Where lanes exchange words, every lane gets what lies together first.
 GlobalMemory::ChunkLoad GlobalMemory::chunk_load(BlockValue value, const AccessForm& form, bool words,
                                                  const Symbol& to, std::vector<TilePiece> from) {
   const DType dtype = facts_.place(value).dtype;
   const bool streams = !facts_.is_shared_by_blocks(program_.op(value));
   const RegisterLayout chunks = chunks_of(form.moved, form.vector);
-  const int per = 1 << form.vector, registers = words ? per / 2 : per, accesses = 1 << form.together;
+  const int per = 1 << form.vector, registers = words ? per / 2 : per;
   const Scalar element = ir::scalar_of(dtype);
-  auto ask = [=, this, from = std::move(from)](Builder& each, const Expr& c) {
+  ChunkLoad out;
+  out.registers = registers;
+  out.ask = [=, this, from = std::move(from)](Builder& each, const Expr& c) {
     const Expr within = bounds_.inside(value, chunks, c);
     read_pieces(each, value, chunks, c, from, [&](Builder& here, const TilePiece& piece) {
       const Expr at = bounds_.offset(chunks, piece.place->strides, c);
@@ -172,28 +174,18 @@ GlobalMemory::ChunkLoad GlobalMemory::chunk_load(BlockValue value, const AccessF
                 {element, per, streams});
     });
   };
-  ChunkLoad out{ask, nullptr, registers * accesses};
-  if (form.by_rows) {
-    out.ask = [=](Builder& each, const Expr& c) {
-      each.unrolled("a", accesses,
-                    [&](Builder& one, const Expr& a) { ask(one, one.named("at_c", c * accesses + a)); });
-    };
-    out.hand_over = [=, this](Builder& each, const Expr& c) {
-      rows_.load(each, value, form, to, c * out.registers);
-    };
-  } else if (form.exchanged > 0) {
-    out.hand_over = [=](Builder& each, const Expr& c) {
-      const Symbol v = ir::make_vector(to->name + "_chunk", Scalar::u32, registers);
-      each.declare(v);
-      each.unrolled("w", registers, [&](Builder& one, const Expr& w) {
-        one.assign(ir::element(v, w), ir::element(to, c * registers + w));
-      });
-      each.emit(Instr::exchange_words, {v}, {Scalar::u32, registers});
-      each.unrolled("w", registers, [&](Builder& one, const Expr& w) {
-        one.assign(ir::element(to, c * registers + w), ir::element(v, w));
-      });
-    };
-  }
+  out.hand_over = [=](Builder& each, const Expr& c) {
+    const Symbol v = ir::make_vector(to->name + "_chunk", Scalar::u32, registers);
+    each.declare(v);
+    each.unrolled("w", registers, [&](Builder& one, const Expr& w) {
+      one.assign(ir::element(v, w), ir::element(to, c * registers + w));
+    });
+    each.emit(Instr::exchange_words, {v}, {Scalar::u32, registers});
+    each.unrolled("w", registers, [&](Builder& one, const Expr& w) {
+      one.assign(ir::element(to, c * registers + w), ir::element(v, w));
+    });
+  };
+  if (form.exchanged == 0) out.hand_over = nullptr;
   return out;
 }
 
@@ -215,7 +207,7 @@ void GlobalMemory::load(BlockValue value, const RegisterLayout& layout, bool as_
   Body fetch;
   Builder out(fetch);
   const ChunkLoad chunk = chunk_load(value, form, tile.words, to, pieces(out, value));
-  const int64_t chunks = layout.count() >> form.step();
+  const int64_t chunks = layout.count() >> form.vector;
   if (in_store_ && tile.scope == Stage::after && is_for_stores_alone(value) &&
       in_store_->form.registers == form.registers && in_store_->form.step() == form.step()) {
     in_store_->loads.push_back(chunk);

@@ -45,7 +45,6 @@ class GlobalMemory : BlockPart {
   void read_pieces(Builder& to, BlockValue load, const RegisterLayout& chunks, const Expr& chunk,
                    const std::vector<TilePiece>& pieces, const ReadPiece& read);
 
-
   // What pointers were asked for, in order.
   struct Parameter {
     const TensorPlace* place;  // of a tensor, or one of its pieces

@@ -13,27 +13,22 @@ bool count_up(const CoordBit& a, const CoordBit& b, const CoordBit& c) {
   return a.dim >= 0 && a.bit == 0 && b == CoordBit{a.dim, 1} && c == CoordBit{a.dim, 2};
 }
 
-int64_t tile_bytes(const BlockFacts& facts, BlockValue access) {
-  return facts.program.op(access).type.element_count() *
-         static_cast<int64_t>(dtype_size(facts.place(access).dtype));
-}
-
-// Whether tiles are added, or multiplied, to what is stored: they are loaded in its order, chunk by chunk.
-bool has_other_tiles(const BlockFacts& facts, BlockValue value, int64_t elements) {
+// Whether a load in front of the loop brings more than half so many elements for it.
+bool is_made_of_tiles(const BlockFacts& facts, BlockValue value, int64_t elements) {
   const BlockOp& op = facts.program.op(value);
   if (op.is_load())
     return facts.program.stage(value) != Stage::loop && op.type.element_count() * 2 > elements;
   return facts.is_elementwise(value) &&
          std::any_of(op.operands.begin(), op.operands.end(),
-                     [&](BlockValue operand) { return has_other_tiles(facts, operand, elements); });
+                     [&](BlockValue operand) { return is_made_of_tiles(facts, operand, elements); });
 }
 
 // Whether the tile has room where those of the loop were.
 bool fits_ring(const BlockFacts& facts, BlockValue store) {
   int64_t bytes = 0;
   for (BlockValue value = 0; value < facts.count(); ++value)
-    if (facts.program.op(value).is_load() && facts.is_staged(value)) bytes += tile_bytes(facts, value);
-  return tile_bytes(facts, store) <= bytes * facts.schedule.stages;
+    if (facts.program.op(value).is_load() && facts.is_staged(value)) bytes += facts.tile_bytes(value);
+  return facts.tile_bytes(store) <= bytes * facts.schedule.stages;
 }
 
 bool gains_by_long_rows(const BlockFacts& facts, BlockValue store) {
@@ -42,11 +37,15 @@ bool gains_by_long_rows(const BlockFacts& facts, BlockValue store) {
   const int64_t row = op.type.shape[inner] * static_cast<int64_t>(dtype_size(facts.place(op).dtype));
   const auto stores = std::count_if(facts.program.ops.begin(), facts.program.ops.end(),
                                     [](const BlockOp& other) { return other.is_store(); });
-  return stores == 1 && row >= kLongRow && fits_ring(facts, store) &&
-         !has_other_tiles(facts, op.operands[0], op.type.element_count());
+  return stores == 1 && row >= kLongRow && fits_ring(facts, store) && !has_other_tiles(facts, store);
 }
 
 }  // namespace
+
+bool has_other_tiles(const BlockFacts& facts, BlockValue store) {
+  const BlockOp& op = facts.program.op(store);
+  return is_made_of_tiles(facts, op.operands[0], op.type.element_count());
+}
 
 MatrixRows matrix_rows(const RegisterLayout& layout, int inner) {
   if (layout.registers.empty()) return MatrixRows::none;

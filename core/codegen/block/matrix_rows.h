@@ -14,6 +14,9 @@ MatrixRows matrix_rows(const RegisterLayout& layout, int inner);
 RegisterLayout rows_of_matrices(const RegisterLayout& layout, bool plain, int matrices,
                                 const std::vector<CoordBit>& words);
 
+// Whether tiles are added, or multiplied, to what is stored (residuals): they are loaded in its order, chunk by chunk.
+bool has_other_tiles(const BlockFacts& facts, BlockValue store);
+
 // Whether a product is stored by stmatrix through shared memory, from where threads store neighbours. From registers go pieces
 // of 64 bytes (128 x 96 of bf16 on an H200: 12.8 us instead of 11.3), or of 16 where wgmma has its columns as rows (64 x 168:
 // 11.4 instead of 9.9).

@@ -20,10 +20,9 @@ SharedTile SharedStores::room_for(BlockValue store, const RegisterLayout& layout
 }
 
 void SharedStores::place(SharedTile& tile) {
-  constexpr int64_t kAlignment = 1024;  // where swizzles begin again
   shared_.put_in_panels(tile, SharedTiles::bits_of(tile, shared_.dims_by_stride(tile)));
   tile.memory = shared_buffer(ir::scalar_of(facts_.place(tile.value).dtype), tile.bytes,
-                              SharedBuffer::Use::exchange, kAlignment);
+                              SharedBuffer::Use::exchange, kSwizzleBytes);
 }
 
 void SharedStores::store(BlockValue store) {

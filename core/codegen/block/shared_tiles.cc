@@ -35,20 +35,26 @@ void SharedTiles::put_in_panels(SharedTile& tile, const std::vector<CoordBit>& o
   const int64_t size = static_cast<int64_t>(dtype_size(facts_.place(tile.value).dtype));
   const int64_t inner = tile.padded[static_cast<size_t>(tile.inner)], row = panel_row(inner * size);
   tile.row_bits = bits_for(row / size);
-  tile.swizzle = row >= kLeastSwizzle ? static_cast<int>((row - 1) / size & 0x70 / size) : 0;
   append_bits(tile.bits, tile.inner, 0, tile.row_bits);
   tile.bits.insert(tile.bits.end(), others.begin(), others.end());
   tile.panel_bits = static_cast<int>(tile.bits.size());
   append_bits(tile.bits, tile.inner, tile.row_bits, bits_for(inner));
+  find_places(tile);
+  const int64_t unit = alignment();  // where the tile behind it can begin
+  tile.elements = panel_elements(tile, size);
+  tile.bytes = round_up(size * tile.elements, unit);
+}
+
+void SharedTiles::find_places(SharedTile& tile) const {
+  const int64_t size = static_cast<int64_t>(dtype_size(facts_.place(tile.value).dtype)),
+                row = size << tile.row_bits;
+  tile.swizzle = row >= kLeastSwizzle ? static_cast<int>((row - 1) / size & 0x70 / size) : 0;
   tile.bit_places.resize(tile.padded.size());
   for (size_t d = 0; d < tile.padded.size(); ++d)
     tile.bit_places[d].resize(static_cast<size_t>(bits_for(tile.padded[d])));
   for (size_t at = 0; at < tile.bits.size(); ++at)
     tile.bit_places[static_cast<size_t>(tile.bits[at].dim)][static_cast<size_t>(tile.bits[at].bit)] =
         static_cast<int>(at);
-  const int64_t unit = alignment();  // where the tile behind it can begin
-  tile.elements = panel_elements(tile, size);
-  tile.bytes = round_up(size * tile.elements, unit);
 }
 
 std::vector<int> SharedTiles::beyond(const SharedTile& tile, const RegisterLayout& layout) {

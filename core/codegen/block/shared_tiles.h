@@ -7,6 +7,8 @@
 
 namespace quern {
 
+inline constexpr int64_t kSwizzleBytes = 1024;  // after which a swizzle repeats
+
 // A tile in shared memory: a stage of a load, or what threads have left there.
 struct SharedTile : StagedExtents {
   BlockValue value = -1;
@@ -26,8 +28,8 @@ class SharedTiles : BlockPart {
   SharedTiles(const BlockFacts& facts, BlockBody& body, TileBounds& bounds)
       : BlockPart(facts, body), bounds_(bounds) {}
 
-  // Of tiles in the ring, bytes: a swizzle repeats every 1024.
-  int64_t alignment() const { return schedule_.tma || schedule_.wgmma ? 1024 : 128; }
+  // Of tiles in the ring, bytes.
+  int64_t alignment() const { return schedule_.tma || schedule_.wgmma ? kSwizzleBytes : 128; }
 
   std::vector<int> dims_by_stride(const SharedTile& tile) const {
     return quern::dims_by_stride(facts_.place(tile.value), tile);
@@ -39,6 +41,8 @@ class SharedTiles : BlockPart {
   // Rows of the innermost dimension are cut into panels as wide as a swizzle (core/schedule's
   // swizzled_panels); a panel holds all other dimensions row after row, their bits in this order.
   void put_in_panels(SharedTile& tile, const std::vector<CoordBit>& others) const;
+  // Where each bit of `bits` is, and what the swizzle of rows of 2^row_bits elements changes.
+  void find_places(SharedTile& tile) const;
 
   // Dimensions along which the layout reaches beyond what the tile has room for.
   static std::vector<int> beyond(const SharedTile& tile, const RegisterLayout& layout);

@@ -1,6 +1,6 @@
-// Fragments of products that warps store, or load to add to them, row by row: lanes exchange 16 rows of 64 numbers of 16 bits
-// at a time in shared memory that their warp has for itself, and then eight of them next to each other have 128 bytes. Where rows in
-// memory are columns of wgmma, 64 of them have 16 numbers each, which are 32 bytes.
+// Fragments of products that warps store row by row: lanes exchange 16 rows of 64 numbers of 16 bits at a time in shared memory
+// that their warp has for itself, and then eight lanes next to each other have 128 bytes. Where rows in memory are columns of wgmma,
+// 64 of them have 16 numbers each, which are 32 bytes. With residuals, too, ptxas ran out of registers.
 #pragma once
 
 #include "core/codegen/block/access_form.h"
@@ -8,8 +8,8 @@
 
 namespace quern {
 
-// The form of a store, or of a load behind the loop, in which this is done; nothing if it cannot be.
-std::optional<AccessForm> form_by_warp_rows(const BlockFacts& facts, BlockValue access,
+// The form of a store in which this is done; nothing if it cannot be, as of loads.
+std::optional<AccessForm> form_by_warp_rows(const BlockFacts& facts, BlockValue store,
                                             const RegisterLayout& layout);
 
 class WarpRows : BlockPart {
@@ -21,12 +21,10 @@ class WarpRows : BlockPart {
   using Row = std::function<void(Builder&, const Expr& access, const Symbol& elements)>;
   void store(Builder& to, BlockValue store, const AccessForm& form, const SharedTiles::Number& number,
              const Row& row);
-  // Rows, as accesses have left them in words from `first` of `words` on, to fragments, in the same words.
-  void load(Builder& to, BlockValue load, const AccessForm& form, const Symbol& words, const Expr& first);
 
  private:
   // The rows of the warp.
-  SharedTile tile(Builder& to, BlockValue access, const AccessForm& form);
+  SharedTile tile(Builder& to, BlockValue store, const AccessForm& form);
 
   SharedTiles& shared_;
   Symbol memory_;  // of all warps

@@ -10,9 +10,9 @@ namespace quern::ir {
 
 namespace {
 
-// A section that writes to shared memory waits until what was there before is no longer needed (blocks that stay have all of
-// it to themselves, and nothing that goes from warp to warp): in the loop at the head of each iteration, which staged tiles do anyway (with a producer they have mbarriers) and what
-// stays within warps need not.
+// A section that writes to shared memory waits until what was there before is no longer needed: in the loop
+// at the head of each iteration, which staged tiles do anyway (with a producer they have mbarriers) and what
+// stays within warps need not. In blocks that stay all of that stays within warps, and lies beside the ring.
 bool begins_with_barrier(const Draft& draft, Stage stage) {
   const auto& buffers = draft.buffers;
   const bool staged = !draft.ring.tiles.empty();
@@ -78,11 +78,10 @@ Status order_steps(Draft& draft, const PassContext& context) {
     section.body = section.steps.body(*order, draft.barrier());
   }
   for (SharedBuffer& buffer : draft.buffers)
-    if (buffer.use == SharedBuffer::Use::loop_carried)
-      set_moments(buffer, 0, now);
-    else if (buffer.use == SharedBuffer::Use::kept)
+    if (buffer.use == SharedBuffer::Use::kept)
       set_moments(buffer, 0, draft.ring.last);
-    else if (draft.turns && buffer.first >= 0)  // beside the tiles that come for the next turn
+    else if (buffer.use == SharedBuffer::Use::loop_carried ||
+             (draft.turns && buffer.first >= 0))  // beside the tiles that come for the next turn
       set_moments(buffer, 0, now);
   for (Draft::Section& section : draft.sections) section.steps = {};
   return {};

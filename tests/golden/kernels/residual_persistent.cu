@@ -2,8 +2,7 @@ extern "C" __global__ void __launch_bounds__(288) q0_block(bf16* __restrict__ t3
   const int lane = lane_index();
   const int warp = broadcast(int(threadIdx.x) / 32);
   unsigned char* const shared = dynamic_shared<unsigned char>();
-  bf16* const s8 = reinterpret_cast<bf16*>(shared + 98304);
-  Mbarrier* const full = reinterpret_cast<Mbarrier*>(shared + 114688);
+  Mbarrier* const full = reinterpret_cast<Mbarrier*>(shared + 98304);
   Mbarrier* const empty = full + 3;
   if (int(threadIdx.x) == 0) {
     tma_prefetch(map0);
@@ -31,10 +30,8 @@ extern "C" __global__ void __launch_bounds__(288) q0_block(bf16* __restrict__ t3
         const int first0 = tile_y * 128;
         const int first2 = tile_x * 128;
         const int i5 = (warp >> 2 & 1) * 4096;
-        const int i10 = swizzled<56>((lane & 15) * 64 + (lane >> 4 & 1) * 8);
-        const int i14 = swizzled<56>((lane & 31) * 8);
-        const int i15 = (lane >> 3 & 3) + (warp & 7) * 16;
-        const int i16 = (lane & 7) * 8;
+        const int i10 = (lane >> 2 & 7) + (warp & 7) * 16;
+        const int i11 = (lane & 3) * 8;
 #pragma unroll 1
         for (int iteration = 0; iteration < 3; ++iteration) {
           mbarrier_wait(empty + (turn * 3 + iteration) % 3, (turn * 3 + iteration) / 3 & 1 ^ 1);
@@ -61,10 +58,8 @@ extern "C" __global__ void __launch_bounds__(288) q0_block(bf16* __restrict__ t3
     const int first0 = tile_y * 128;
     const int first2 = tile_x * 128;
     const int i5 = (warp >> 2 & 1) * 4096;
-    const int i10 = swizzled<56>((lane & 15) * 64 + (lane >> 4 & 1) * 8);
-    const int i14 = swizzled<56>((lane & 31) * 8);
-    const int i15 = (lane >> 3 & 3) + (warp & 7) * 16;
-    const int i16 = (lane & 7) * 8;
+    const int i10 = (lane >> 2 & 7) + (warp & 7) * 16;
+    const int i11 = (lane & 3) * 8;
     float v3_3[64];
 #pragma unroll
     for (int r = 0; r < 64; ++r) {
@@ -95,67 +90,33 @@ extern "C" __global__ void __launch_bounds__(288) q0_block(bf16* __restrict__ t3
     if (lane == 0) {
       mbarrier_arrive(empty + (turn * 3 + 2) % 3);
     }
-    unsigned v4_11[32];
-    const bf16* const at12 = t2 + static_cast<long long>(first0) * 512 + static_cast<long long>(first2);
+    unsigned v4_8[32];
+    const bf16* const at9 = t2 + static_cast<long long>(first0) * 512 + static_cast<long long>(first2);
     bf16* const to7 = t3 + static_cast<long long>(first0) * 512 + static_cast<long long>(first2);
 #pragma unroll
-    for (int c = 0; c < 2; ++c) {
-#pragma unroll
-      for (int a = 0; a < 4; ++a) {
-        const int at_c = c * 4 + a;
-        load_written_elements<bf16, 8, true>(&v4_11[at_c * 4], at12 + (i15 + (at_c & 3) * 4) * 512 + i16 + (at_c >> 2 & 1) * 64, true);
-      }
+    for (int c = 0; c < 8; ++c) {
+      load_written_elements<bf16, 8, true>(&v4_8[c * 4], at9 + (i10 + (c & 1) * 8) * 512 + i11 + (c >> 1 & 3) * 32, true);
     }
 #pragma unroll
-    for (int step = 0; step < 2; ++step) {
-      bf16* const rows17 = s8 + int(threadIdx.x) / 32 * 1024;
-      __syncwarp();
+    for (int c = 0; c < 8; ++c) {
+      Vector<unsigned, 4> v4_8_chunk;
 #pragma unroll
-      for (int a = 0; a < 4; ++a) {
-        Vector<unsigned, 4> v;
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          v[j] = v4_11[step * 16 + a * 4 + j];
-        }
-        store_vector<unsigned, 4>(rows17 + swizzled_sum<56>(i14, (a & 3) * 256), v);
+      for (int w = 0; w < 4; ++w) {
+        v4_8_chunk[w] = v4_8[c * 4 + w];
       }
-      __syncwarp();
-      unsigned matrices18[16];
+      exchange_words<unsigned, 4>(v4_8_chunk);
 #pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        ldmatrix_at<4>(&matrices18[r * 4], rows17 + swizzled_sum<56>(i10, (r & 3) * 16));
+      for (int w = 0; w < 4; ++w) {
+        v4_8[c * 4 + w] = v4_8_chunk[w];
       }
+      Vector<bf16, 8> v;
 #pragma unroll
-      for (int w = 0; w < 16; ++w) {
-        v4_11[step * 16 + w] = matrices18[w];
+      for (int j = 0; j < 8; ++j) {
+        const int r = c * 8 + j;
+        v[j] = from_float<bf16>(__fadd_rn(v3_3[(r & 1) + (r >> 1 & 3) * 4 + (r >> 3 & 1) * 2 + (r >> 4 & 3) * 16], to_float(half_at<bf16>(v4_8, r))));
       }
-      bf16* const rows9 = s8 + int(threadIdx.x) / 32 * 1024;
-      __syncwarp();
-#pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        Vector<bf16, 8> v;
-#pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          const int r = c * 8 + j;
-          v[j] = from_float<bf16>(__fadd_rn(v3_3[step * 32 + r], to_float(half_at<bf16>(v4_11, step * 32 + r))));
-        }
-        stmatrix_at<bf16, 8>(rows9 + swizzled_sum<56>(i10, (c & 3) * 16), v);
-      }
-      __syncwarp();
-#pragma unroll
-      for (int a = 0; a < 4; ++a) {
-        bf16 own13[8];
-        get_elements<bf16, 8>(&own13[0], rows9 + swizzled_sum<56>(i14, (a & 3) * 256));
-        const int at_c = step * 4 + a;
-        {
-          Vector<bf16, 8> v;
-#pragma unroll
-          for (int j = 0; j < 8; ++j) {
-            v[j] = own13[j];
-          }
-          store_vector<bf16, 8>(to7 + (i15 + (at_c & 3) * 4) * 512 + i16 + (at_c >> 2 & 1) * 64, v);
-        }
-      }
+      exchange_words<bf16, 8>(v);
+      store_vector<bf16, 8>(to7 + (i10 + (c & 1) * 8) * 512 + i11 + (c >> 1 & 3) * 32, v);
     }
   }
 }
