@@ -455,6 +455,14 @@ std::string explain_choices(const EmittedMuGraph& greedy, const EmittedMuGraph& 
   return out;
 }
 
+std::map<size_t, size_t> EmittedMuGraph::launches_of_kernels() const {
+  std::map<std::string, size_t> numbers;
+  for (const Launch& launch : plan.launches) numbers.emplace(launch.kernel, numbers.size());
+  std::map<size_t, size_t> out;
+  for (const EmittedBlock& block : blocks) out[block.kernel] = numbers.at(block.function);
+  return out;
+}
+
 Schedule with_choices(const Schedule& schedule, const EmittedMuGraph& emitted) {
   Schedule out = schedule;
   for (const EmittedBlock& block : emitted.blocks) out.kernels[block.kernel].choices = block.choices;

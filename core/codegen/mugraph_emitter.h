@@ -2,6 +2,8 @@
 // baseline emitter, tensors between kernels in the workspace.
 #pragma once
 
+#include <map>
+
 #include "core/codegen/baseline.h"
 #include "core/codegen/block/lowering.h"
 #include "core/schedule/schedule.h"
@@ -22,6 +24,9 @@ struct EmittedBlock {
 
 struct EmittedMuGraph : Emitted {
   std::vector<EmittedBlock> blocks;
+
+  // The launch that computes a block graph of the muGraph, by its kernels; none of others.
+  std::map<size_t, size_t> launches_of_kernels() const;
 };
 
 // `mugraph` computes `graph`, whose inputs and outputs its own are, in order. The plan has tier `modelled`.

@@ -18,9 +18,9 @@
 #include "core/optimize/certify.h"
 #include "core/optimize/explain.h"
 #include "core/optimize/parts.h"
+#include "core/optimize/program_list.h"
 #include "core/optimize/program_model.h"
 #include "core/optimize/prove_program.h"
-#include "core/optimize/ranking.h"
 #include "core/optimize/registers.h"
 #include "core/verify/rounded_values.h"
 #include "core/verify/verifier.h"
@@ -217,6 +217,12 @@ class OptimizeRun {
     return ranking_->rank(options_.search.constraints, options_.schedules, refuse);
   }
 
+  RefuseKernel does_not_fit() const {
+    return [this](const KernelSchedule& schedule, bool joined, const std::function<MuKernel()>& applied) {
+      return unfit_.expects(schedule, joined, applied);
+    };
+  }
+
   // Programs of several kernels differ in one of them, the others at their best: where that is one that does not fit,
   // it is in nearly all. What was not tried yet is ranked anew without it.
   void rank_without_unfit() {
@@ -224,11 +230,7 @@ class OptimizeRun {
     ranked_.resize(looked_at_);
     std::set<std::pair<size_t, std::string>> known;
     for (const Implementation& each : ranked_) known.emplace(each.candidate, print_schedule(each.schedule));
-    const std::vector<Implementation> again = ranking(
-        [this](const KernelSchedule& schedule, bool joined, const std::function<MuKernel()>& applied) {
-          return unfit_.expects(schedule, joined, applied);
-        });
-    for (const Implementation& each : again)
+    for (const Implementation& each : ranking(does_not_fit()))
       if (!known.count({each.candidate, print_schedule(each.schedule)})) ranked_.push_back(each);
     refused_.resize(looked_at_);
     refused_.resize(ranked_.size());
@@ -389,24 +391,24 @@ class OptimizeRun {
     return first;
   }
 
-  // Schedules may differ in what the emitter makes nothing of: what is listed has a text of its own.
+  // The ranked ones in turn with programs that vary all kernels of the best candidate, as far as there are some.
   void list_programs() {
     out_.programs.push_back({"", "", in_ns(baseline_us_), ""});
-    std::map<size_t, std::string> mugraphs;
-    size_t left = options_.list - std::min(options_.list, kept_.size());
+    for (auto& [rank, kept] : kept_) out_.programs.push_back(std::move(kept));
+    if (ranked_.empty()) return;
+    const std::vector<Implementation> varied =
+        ranking_->vary_all(taken_.value_or(ranked_[0].candidate), options_.search.constraints,
+                           options_.list / 2, does_not_fit());
+    std::vector<Implementation> order;
+    size_t next = 0;
     for (size_t rank : best_of_each_first()) {
-      if (const auto kept = kept_.find(rank); kept != kept_.end()) {
-        out_.programs.push_back(std::move(kept->second));
-        continue;
-      }
-      if (refused_[rank] || left == 0) continue;
-      const auto emitted = emit_mugraph(graph_, mugraph_of(rank), ranked_[rank].schedule, target_);
-      if (!emitted || !sources_.insert(hash128(emitted->source)).second) continue;
-      --left;
-      std::string& text = mugraphs[ranked_[rank].candidate];
-      if (text.empty()) text = print_mugraph(mugraph_of(rank));
-      out_.programs.push_back({text, print_schedule(ranked_[rank].schedule), in_ns(ranked_[rank].us), ""});
+      if (next < varied.size()) order.push_back(varied[next++]);
+      if (!refused_[rank] && !kept_.contains(rank)) order.push_back(ranked_[rank]);
     }
+    order.insert(order.end(), varied.begin() + static_cast<ptrdiff_t>(next), varied.end());
+    const size_t left = options_.list - std::min(options_.list, kept_.size());
+    const auto listed = texts_of(graph_, search_.candidates, order, target_, left, sources_);
+    out_.programs.insert(out_.programs.end(), listed.begin(), listed.end());
   }
 
   void write_report() {
@@ -460,7 +462,6 @@ class OptimizeRun {
   }
 
   const SearchReport& report() const { return search_.report; }
-
   const Graph& graph_;
   const Target& target_;
   Compiler& compiler_;

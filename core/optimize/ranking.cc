@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 #include <sstream>
@@ -12,6 +13,7 @@
 #include "core/mugraph/text.h"
 #include "core/optimize/program_model.h"
 #include "core/schedule/enumerate.h"
+#include "core/schedule/joined.h"
 #include "core/schedule/model.h"
 #include "core/schedule/tensor_place.h"
 
@@ -23,6 +25,8 @@ namespace {
 constexpr double kResemblance = 0.03;
 // Schedules that are looked at for each that is taken.
 constexpr size_t kMostSeen = 16;
+// And where all kernels are varied at once.
+constexpr size_t kMostVaried = 1024;
 // How kernels are cut that take less is worth no try: of all of the time; and makes nearly the same program: of the
 // longest kernel's.
 constexpr double kLittle = 0.15, kMinor = 0.5;
@@ -76,6 +80,20 @@ std::vector<double> kernel_times(const ProgramModel& model, const MuGraph& appli
   for (size_t k = 0; k < schedule.kernels.size(); ++k)
     out.push_back(applied.kernels[k].custom ? model.launch(applied, schedule, k).us : 0);
   return out;
+}
+
+// What the launches of kernels from `first` to `end` take.
+double launches_us(const ProgramModel& model, const Schedule& schedule, size_t first, size_t end) {
+  const MuGraph applied = model.applied(schedule);
+  double us = 0;
+  for (size_t k = first; k < end; ++k)
+    if (applied.kernels[k].custom && !schedule.kernels[k].joined) us += model.launch(applied, schedule, k).us;
+  return us;
+}
+
+Schedule kernels_of(const Schedule& schedule, size_t first, size_t end) {
+  const auto begin = schedule.kernels.begin();
+  return {{begin + static_cast<ptrdiff_t>(first), begin + static_cast<ptrdiff_t>(end)}};
 }
 
 // The schedule without kernels that take less than `us`.
@@ -276,6 +294,56 @@ std::vector<Implementation> Ranking::rank(const Constraints& constraints, size_t
   sort_by_time(ranked);
   std::vector<Implementation> out;
   for (Ranked& each : ranked) out.push_back(std::move(each.implementation));
+  return out;
+}
+
+std::vector<Implementation> Ranking::vary_all(size_t candidate, const Constraints& constraints, size_t most,
+                                              const RefuseKernel& refuse) {
+  const MuGraph& mugraph = candidates_[candidate].mugraph;
+  const std::optional<ProgramModel>& model = models_[candidate];
+  const std::vector<Schedule> all =
+      model ? schedules_.enumerate(mugraph, kMostVaried, refuse) : std::vector<Schedule>();
+  if (all.empty()) return {};
+  // By the kernels that a schedule varies, the others being at their best: those that do not depend on each other
+  // may share a launch.
+  std::vector<std::vector<Ranked>> ways;
+  std::vector<size_t> first_kernels;
+  for (size_t k = 0; k < mugraph.kernels.size(); k += std::max<size_t>(1, independent_kernels(mugraph, k)))
+    first_kernels.push_back(k);
+  const double best_us = *model->us(all[0]);
+  for (size_t i = 0; i < first_kernels.size(); ++i) {
+    const size_t first = first_kernels[i],
+                 end = i + 1 < first_kernels.size() ? first_kernels[i + 1] : mugraph.kernels.size();
+    if (!mugraph.kernels[first].custom) continue;
+    const double rest_us = best_us - launches_us(*model, all[0], first, end);
+    std::vector<Ranked>& own = ways.emplace_back();
+    for (const Schedule& schedule : all) {
+      if (&schedule != &all[0] && kernels_of(schedule, first, end) == kernels_of(all[0], first, end))
+        continue;
+      const double us = *model->us(schedule) - rest_us;
+      own.push_back(
+          {us, {candidate, schedule, us}, resemblance(candidate, kernels_of(schedule, first, end))});
+    }
+    sort_by_time(own);
+  }
+  if (ways.size() < 2) return {};
+  std::vector<Implementation> out;
+  for (size_t n = 1; out.size() < most; ++n) {
+    Schedule schedule = all[0];
+    bool differs = false;
+    for (const std::vector<Ranked>& own : ways) {
+      if (n >= own.size()) continue;
+      differs = true;
+      const Schedule& from = own[n].implementation.schedule;
+      for (size_t k = 0; k < from.kernels.size(); ++k)
+        if (!(from.kernels[k] == all[0].kernels[k])) schedule.kernels[k] = from.kernels[k];
+    }
+    if (!differs) break;
+    const auto applied = apply_schedule(mugraph, schedule);
+    const double us = applied ? model->us(*applied, schedule) : std::numeric_limits<double>::infinity();
+    if (std::isfinite(us) && (constraints.empty() || constraints.allow(*applied)))
+      out.push_back({candidate, std::move(schedule), us});
+  }
   return out;
 }
 

@@ -25,6 +25,10 @@ class Ranking {
   // As rank_implementations().
   std::vector<Implementation> rank(const Constraints& constraints, size_t most,
                                    const RefuseKernel& refuse = {});
+  // For timing kernel by kernel: programs of one candidate of which the first has the second best schedule of every kernel, the next
+  // the third best, and so on; what resembles others comes later. None where there is one kernel.
+  std::vector<Implementation> vary_all(size_t candidate, const Constraints& constraints, size_t most,
+                                       const RefuseKernel& refuse = {});
 
  private:
   const std::vector<Candidate>& candidates_;

@@ -13,6 +13,12 @@
 
 namespace quern {
 
+// Launches of a plan, in their order.
+struct LaunchRange {
+  size_t first = 0, end = SIZE_MAX;
+  bool operator==(const LaunchRange&) const = default;
+};
+
 // Errors of all calls: WORKER when a program hung or faulted and the GPU is there again for others; NO_DEVICE
 // when it is gone for good; anything else concerns the one program. Calls come from one thread.
 class Bench {
@@ -33,8 +39,9 @@ class Bench {
   virtual ~Bench() = default;
   // All that a timing depends on: "NVIDIA H200, driver 13000".
   virtual const std::string& device() const = 0;
-  // Loads a plan with its code. `tf32`: it computes f32 products in tf32.
-  virtual Result<uint32_t> add(const Plan& plan, bool tf32) = 0;
+  // Loads a plan with its code. `tf32`: it computes f32 products in tf32. What is timed are the launches of `timed`, behind those in
+  // front of them; check() is for whole plans alone.
+  virtual Result<uint32_t> add(const Plan& plan, bool tf32, const LaunchRange& timed = {}) = 0;
   virtual void remove(uint32_t plan) = 0;
   // Runs it once on random inputs and once on inputs of every hostile class, its outputs and workspace
   // poisoned.

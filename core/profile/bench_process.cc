@@ -45,9 +45,9 @@ class BenchProcess : public Bench {
 
   const std::string& device() const override { return device_; }
 
-  Result<uint32_t> add(const Plan& plan, bool tf32) override {
+  Result<uint32_t> add(const Plan& plan, bool tf32, const LaunchRange& timed) override {
     const uint32_t id = ++last_;
-    plans_[id] = {encode_plan(plan), tf32};
+    plans_[id] = {encode_plan(plan), tf32, timed};
     const Result<uint32_t> there = known(id);
     if (there) return id;
     plans_.erase(id);
@@ -125,6 +125,8 @@ class BenchProcess : public Bench {
     out.put(BenchCall::add);
     out.string(plans_.at(plan).bytes);
     out.put(plans_.at(plan).tf32);
+    out.put(uint64_t{plans_.at(plan).timed.first});
+    out.put(uint64_t{plans_.at(plan).timed.end});
     const auto answered = answer(out.view(), options_.first);
     if (!answered) return answered.status();
     return known_[plan] = ByteReader(*answered).get<uint32_t>();
@@ -160,6 +162,7 @@ class BenchProcess : public Bench {
   struct Added {
     std::string bytes;
     bool tf32 = false;
+    LaunchRange timed;
   };
 
   const BenchProcessOptions options_;

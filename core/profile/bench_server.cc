@@ -80,7 +80,11 @@ class BenchServer {
   Status add(ByteReader& in, ByteWriter& out) {
     const auto plan = decode_plan(in.string());
     if (!plan) return plan.status();
-    const auto id = bench_->add(*plan, in.get<bool>());
+    const bool tf32 = in.get<bool>();
+    LaunchRange timed;
+    timed.first = in.get<uint64_t>();
+    timed.end = in.get<uint64_t>();
+    const auto id = bench_->add(*plan, tf32, timed);
     if (id) out.put(*id);
     return id.status();
   }

@@ -4,23 +4,17 @@
 #include <cmath>
 #include <map>
 
-#include "core/jit/launcher.h"
-#include "core/jit/stream.h"
 #include "core/profile/buffer_sets.h"
 #include "core/profile/cases.h"
 #include "core/profile/device_reference.h"
 #include "core/profile/guarded.h"
 #include "core/profile/idle.h"
-#include "core/profile/rounds.h"
+#include "core/profile/timed_plan.h"
 
 namespace quern {
 
 namespace {
 
-// Microseconds that the launches of one program in one round take together, as far as their number may
-// follow.
-constexpr double kHotRound = 10000, kColdRound = 20000;
-constexpr double kFewestLaunches = 2, kMostHotLaunches = 40;
 // What outputs and workspace hold before a check, in turn: what is never written is wrong at least once.
 constexpr uint8_t kPoisons[] = {0xff, 0x5a};
 
@@ -41,7 +35,7 @@ class DeviceBench : public Bench {
 
   Status open();
   const std::string& device() const override { return name_; }
-  Result<uint32_t> add(const Plan& plan, bool tf32) override;
+  Result<uint32_t> add(const Plan& plan, bool tf32, const LaunchRange& timed) override;
   void remove(uint32_t plan) override;
   Result<Check> check(uint32_t plan) override;
   Result<std::vector<Time>> time(std::span<const uint32_t> plans, int rounds) override;
@@ -49,13 +43,8 @@ class DeviceBench : public Bench {
 
  private:
   struct Loaded {
-    std::shared_ptr<const Plan> plan;
+    TimedPlan timed;
     bool tf32 = false;
-    std::unique_ptr<Launcher> launcher;
-    // What timing needs, from its first time on.
-    DeviceMemory workspace;
-    CapturedGraph hot, cold;
-    size_t hot_launches = 0, cold_launches = 0;
   };
 
   // The inputs of a case on the GPU.
@@ -78,9 +67,7 @@ class DeviceBench : public Bench {
   Status judge(size_t number, const Loaded& loaded, Check& check);
   Result<Judged> judge_on_cpu(size_t number, const Loaded& loaded);
 
-  Status prepare_timing(Loaded& loaded);
-  Result<CapturedGraph> capture(Loaded& loaded, size_t launches, bool rotate);
-  Result<double> run(const CapturedGraph& graph, bool sweep);
+  Status prepare_timing(TimedPlan& timed);
   Result<double> jitter();
   // An error of the driver, and whether it is one that the context does not survive.
   Status failed(Status status) const;
@@ -93,8 +80,7 @@ class DeviceBench : public Bench {
   std::unique_ptr<GpuMonitor> monitor_;
   std::string name_;
   uint64_t limit_ = 0, used_ = 0;  // bytes of device memory
-  Stream stream_;
-  Event start_, stop_;
+  StreamClock clock_;
   std::vector<Case> cases_;
   // One of them.
   std::unique_ptr<DeviceReference> device_reference_;
@@ -119,14 +105,9 @@ Status DeviceBench::open() {
   const Result<uint64_t> free = device_->free_bytes();
   if (!free) return free.status();
   limit_ = static_cast<uint64_t>(static_cast<double>(*free) * options_.memory_share);
-  auto stream = Stream::create(driver_);
-  if (!stream) return stream.status();
-  stream_ = std::move(*stream);
-  for (Event* event : {&start_, &stop_}) {
-    auto created = Event::create(driver_);
-    if (!created) return created.status();
-    *event = std::move(*created);
-  }
+  auto clock = StreamClock::create(driver_);
+  if (!clock) return clock.status();
+  clock_ = std::move(*clock);
   cases_ = make_cases(graph_, options_.threads);
   if (Status status = allocate_buffers(); !status.ok()) return status;
   return open_reference();
@@ -180,7 +161,7 @@ Status DeviceBench::compute_reference(size_t number, bool tf32) {
   Result<InputSet*> set = put_inputs(number);
   if (!set) return set.status();
   return device_reference_->compute(number, tf32, cases_[number].special, addresses((*set)->buffers),
-                                    stream_);
+                                    clock_.stream());
 }
 
 // Of the memory that may be used.
@@ -199,26 +180,23 @@ Result<GuardedMemory> DeviceBench::guarded(uint64_t bytes) {
 }
 
 Status DeviceBench::failed(Status status) const {
-  if (status.code() != ErrorCode::CUDA || stream_.synchronize().ok()) return status;
+  if (status.code() != ErrorCode::CUDA || clock_.stream().synchronize().ok()) return status;
   return Status(ErrorCode::WORKER, "it faulted: " + status.message());
 }
 
-Result<uint32_t> DeviceBench::add(const Plan& plan, bool tf32) {
+Result<uint32_t> DeviceBench::add(const Plan& plan, bool tf32, const LaunchRange& timed) {
   if (plan.inputs.size() != inputs_.size() || plan.outputs.size() != outputs_.size())
     return Status(ErrorCode::INVALID_ARGUMENT, "the plan is not of this graph");
-  Loaded loaded;
-  loaded.plan = std::make_shared<const Plan>(plan);
-  loaded.tf32 = tf32;
-  loaded.launcher = std::make_unique<Launcher>(driver_, loaded.plan);
-  if (Status status = loaded.launcher->load(stream_.handle()); !status.ok()) return failed(status);
-  loaded_.emplace(++last_, std::move(loaded));
+  auto loaded = TimedPlan::load(driver_, std::make_shared<const Plan>(plan), timed, clock_);
+  if (!loaded) return failed(loaded.status());
+  loaded_.emplace(++last_, Loaded{std::move(*loaded), tf32});
   return last_;
 }
 
 void DeviceBench::remove(uint32_t plan) {
   const auto found = loaded_.find(plan);
   if (found == loaded_.end()) return;
-  used_ -= found->second.workspace.size();
+  used_ -= found->second.timed.workspace_bytes();
   loaded_.erase(found);
 }
 
@@ -227,7 +205,7 @@ void DeviceBench::remove(uint32_t plan) {
 Result<Bench::Check> DeviceBench::check(uint32_t plan) {
   Loaded& loaded = loaded_.at(plan);
   const uint64_t before = used_;
-  auto workspace = guarded(loaded.plan->workspace_bytes);
+  auto workspace = guarded(loaded.timed.plan().workspace_bytes);
   used_ = before;  // it is gone after the check
   if (!workspace) return failed(workspace.status());
   Check check;
@@ -258,12 +236,12 @@ Status DeviceBench::check_on(size_t number, Loaded& loaded, const GuardedMemory&
   InputSet& set = **inputs;
   const uint8_t poison = kPoisons[number % std::size(kPoisons)];
   for (const GuardedMemory& output : output_buffers_)
-    if (status.ok()) status = output.fill(poison, stream_.handle());
-  if (status.ok()) status = workspace.fill(poison, stream_.handle());
+    if (status.ok()) status = output.fill(poison, clock_.stream().handle());
+  if (status.ok()) status = workspace.fill(poison, clock_.stream().handle());
   if (status.ok())
-    status = loaded.launcher->launch(
-        {addresses(set.buffers), addresses(output_buffers_), workspace.address()}, stream_.handle());
-  if (status.ok()) status = stream_.synchronize();
+    status = loaded.timed.launcher().launch(
+        {addresses(set.buffers), addresses(output_buffers_), workspace.address()}, clock_.stream().handle());
+  if (status.ok()) status = clock_.stream().synchronize();
   if (!status.ok()) return status;
 
   std::string& wrong = check.wrong;
@@ -307,8 +285,9 @@ Status DeviceBench::judge(size_t number, const Loaded& loaded, Check& check) {
   check.elements = 0;
   for (const TensorDesc& desc : outputs_) check.elements += static_cast<uint64_t>(desc.element_count());
   Result<Judged> judged =
-      device_reference_ ? device_reference_->judge(number, loaded.tf32, addresses(output_buffers_), stream_)
-                        : judge_on_cpu(number, loaded);
+      device_reference_
+          ? device_reference_->judge(number, loaded.tf32, addresses(output_buffers_), clock_.stream())
+          : judge_on_cpu(number, loaded);
   if (!judged) return judged.status();
   if (number == 0) check.error = judged->error;
   check.largest = std::max(check.largest, judged->largest);
@@ -337,80 +316,37 @@ Result<Judged> DeviceBench::judge_on_cpu(size_t number, const Loaded& loaded) {
 
 Result<std::vector<Bench::Time>> DeviceBench::time(std::span<const uint32_t> plans, int rounds) {
   for (const uint32_t plan : plans)
-    if (Status status = prepare_timing(loaded_.at(plan)); !status.ok()) return failed(status);
+    if (Status status = prepare_timing(loaded_.at(plan).timed); !status.ok()) return failed(status);
   std::vector<Time> times(plans.size());
   for (int round = 0; round < rounds; ++round)
     for (size_t turn = 0; turn < plans.size(); ++turn) {
       const size_t i = (turn + static_cast<size_t>(round)) % plans.size();  // none is always the first
-      const Loaded& loaded = loaded_.at(plans[i]);
-      const Result<double> hot = run(loaded.hot, false);
-      if (!hot) return failed(hot.status());
-      const Result<double> cold = run(loaded.cold, !sets_->rotate_past_l2(loaded.cold_launches));
+      const TimedPlan& timed = loaded_.at(plans[i]).timed;
+      const Result<double> cold = timed.cold(*sets_, clock_);
       if (!cold) return failed(cold.status());
-      times[i].hot.push_back(*hot / static_cast<double>(loaded.hot_launches));
-      times[i].cold.push_back(*cold / static_cast<double>(loaded.cold_launches));
+      const Result<double> hot = timed.hot(clock_);
+      if (!hot) return failed(hot.status());
+      times[i].cold.push_back(*cold);
+      times[i].hot.push_back(*hot);
     }
   return times;
 }
 
-// Captures its launches, as many as make a round, and runs them once: the first time is not like the others.
-Status DeviceBench::prepare_timing(Loaded& loaded) {
-  if (loaded.hot_launches > 0) return {};
+Status DeviceBench::prepare_timing(TimedPlan& timed) {
   if (!sets_) {
     auto sets = BufferSets::make(*device_, inputs_, outputs_, cases_[0].inputs, limit_ - used_);
     if (!sets) return sets.status();
     used_ += sets->bytes();
     sets_ = std::move(*sets);
   }
-  if (loaded.workspace.size() == 0) {
-    const uint64_t bytes = std::max<uint64_t>(loaded.plan->workspace_bytes, 256);
+  if (!timed.has_workspace()) {
+    const uint64_t bytes = std::max<uint64_t>(timed.plan().workspace_bytes, 256);
     if (Status status = take(bytes); !status.ok()) return status;
     auto workspace = device_->allocate(bytes);
     if (!workspace) return workspace.status();
-    loaded.workspace = std::move(*workspace);
+    timed.take_workspace(std::move(*workspace));
   }
-  auto one = capture(loaded, 1, false);
-  if (!one) return one.status();
-  Result<double> once = run(*one, false);
-  if (once) once = run(*one, false);
-  if (!once) return once.status();
-  const double us = std::max(*once, 1.0);
-  const auto launches = static_cast<size_t>(std::clamp(kHotRound / us, kFewestLaunches, kMostHotLaunches));
-  loaded.cold_launches =
-      static_cast<size_t>(std::clamp(kColdRound / us, kFewestLaunches, static_cast<double>(sets_->size())));
-  auto hot = capture(loaded, launches, false);
-  if (!hot) return hot.status();
-  auto cold = capture(loaded, loaded.cold_launches, true);
-  if (!cold) return cold.status();
-  loaded.hot = std::move(*hot);
-  loaded.cold = std::move(*cold);
-  for (const CapturedGraph* graph : {&loaded.hot, &loaded.cold})
-    if (const Result<double> warm = run(*graph, false); !warm) return warm.status();
-  loaded.hot_launches = launches;
-  return {};
-}
-
-Result<CapturedGraph> DeviceBench::capture(Loaded& loaded, size_t launches, bool rotate) {
-  return stream_.capture([&] {
-    Status status;
-    for (size_t i = 0; i < launches && status.ok(); ++i) {
-      const BufferSets::Set& set = (*sets_)[rotate ? i % sets_->size() : 0];
-      status =
-          loaded.launcher->launch({set.inputs, set.outputs, loaded.workspace.address()}, stream_.handle());
-    }
-    return status;
-  });
-}
-
-// Microseconds.
-Result<double> DeviceBench::run(const CapturedGraph& graph, bool sweep) {
-  Status status = sweep ? sets_->sweep_l2(stream_.handle()) : Status();
-  if (status.ok()) status = start_.record(stream_.handle());
-  if (status.ok()) status = graph.launch(stream_.handle());
-  if (status.ok()) status = stop_.record(stream_.handle());
-  if (status.ok()) status = stream_.synchronize();
-  if (!status.ok()) return status;
-  return stop_.microseconds_since(start_);
+  return timed.prepare(*sets_, clock_);
 }
 
 // A process that ended a moment ago is seen for a while, so it looks again before it says that others are
@@ -436,13 +372,11 @@ Result<double> DeviceBench::jitter() {
   if (!memory) return memory.status();
   std::vector<double> times;
   for (int i = 0; i < kFills; ++i) {
-    Status status = start_.record(stream_.handle());
-    if (status.ok()) status = memory->fill(0, stream_.handle());
-    if (status.ok()) status = stop_.record(stream_.handle());
-    if (status.ok()) status = stream_.synchronize();
+    Status status = clock_.start();
+    if (status.ok()) status = memory->fill(0, clock_.stream().handle());
     if (!status.ok()) return failed(status);
-    const Result<double> us = stop_.microseconds_since(start_);
-    if (!us) return us.status();
+    const Result<double> us = clock_.stop();
+    if (!us) return failed(us.status());
     if (i >= kFills / 4) times.push_back(*us);  // clocks have risen
   }
   // A single outlier is nobody's use.

@@ -8,6 +8,8 @@
 
 #include "core/base/facts.h"
 #include "core/base/statistics.h"
+#include "core/profile/first_launch.h"
+#include "core/profile/kernel_race.h"
 #include "core/profile/rounds.h"
 #include "core/profile/verdict_text.h"
 #include "core/profile/workshop.h"
@@ -25,6 +27,8 @@ constexpr size_t kMostFinalists = 8;
 constexpr size_t kEnoughToJudgeModel = 20;
 // And the model may be more wrong about what was not timed than about what was.
 constexpr double kRoom = 0.9;
+// Of the time so far, what may go to kernels by themselves.
+constexpr double kKernelShare = 0.4;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -39,7 +43,8 @@ class Race {
         programs_(std::move(programs)),
         timings_(programs_.size()),
         workshop_(graph, target, programs_, compiler,
-                  {options.jobs, options.allow_tf32, options.make_solver}) {
+                  {options.jobs, options.allow_tf32, options.make_solver}),
+        kernels_(graph, target, bench) {
     for (size_t i = 0; i < programs_.size(); ++i) timings_[i].program = programs_[i].name();
   }
 
@@ -50,6 +55,7 @@ class Race {
       admit_anchors();
       if (going()) try_candidates();
     }
+    if (going()) try_best_kernels();
     workshop_.stop();  // the finals are timed in quiet
     if (going()) decide();
     finish();
@@ -134,7 +140,17 @@ class Race {
     timings_[made.number].error = entrant->check.error;
     tried_.insert(made.number);
     entrants_.push_back(std::move(entrant));
+    race_kernels(*entrants_.back(), made.launches);
     return entrants_.back().get();
+  }
+
+  void race_kernels(const Entrant& entrant, const std::map<size_t, size_t>& launches) {
+    if (programs_[entrant.number].is_baseline() || kernel_seconds_ > kKernelShare * seconds_since(start_))
+      return;
+    const auto start = Clock::now();
+    const Status status = kernels_.enter(programs_[entrant.number], entrant.plan, entrant.tf32, launches);
+    if (!status.ok()) end(MeasureEnd::lost, status.message());
+    kernel_seconds_ += seconds_since(start);
   }
 
   void admit_anchors() {
@@ -154,7 +170,7 @@ class Race {
 
   void try_candidates() {
     while (going()) {
-      if (seconds_left() <= 0) {
+      if (seconds_left() <= (kernels_.knows_better() ? longest_making_ : 0)) {
         budget_spent_ = true;
         return;
       }
@@ -164,11 +180,28 @@ class Race {
         if (tried_.size() == programs_.size()) return;
         continue;  // compilers are at work
       }
-      Entrant* entrant = admit(std::move(*made));
-      if (entrant && going()) race(entrant);
-      report_progress();
-      keep_the_best();
+      try_one(std::move(*made));
     }
+  }
+  void try_one(MadeProgram made) {
+    longest_making_ = std::max(longest_making_, made.seconds);
+    Entrant* entrant = admit(std::move(made));
+    if (entrant && going()) race(entrant);
+    report_progress();
+    keep_the_best();
+  }
+
+  // A program of kernels that won by themselves.
+  void try_best_kernels() {
+    std::optional<Program> program = kernels_.best();
+    if (!program) return;
+    MadeProgram made = workshop_.make(*program, programs_.size());
+    workshop_.stop();
+    timings_.emplace_back().program = program->name();
+    programs_.push_back(std::move(*program));
+    combined_ = programs_.size() - 1;
+    published_ = true;  // or not: the end is near
+    try_one(std::move(made));
   }
 
   // The quick rounds of a program that is right, beside the best so far.
@@ -342,11 +375,16 @@ class Race {
       return;
     }
     winner_ = winner->number;
-    settle_first_launch(*winner);
+    if (auto waiting = faster_where_it_waits(bench_, winner->id, winner->plan, winner->tf32)) {
+      winner->plan = std::move(waiting->plan);
+      note_time(*winner, std::move(waiting->time));
+    }
     result_.cold_us = winner->cold();
     result_.replaces = programs_[winner->number].name() != options_.standing;
     result_.plan = encode_plan(measured(*winner));
-    result_.reason = why(*winner);
+    auto us_of = [&](const Entrant* other) { return other && other != winner ? other->cold() : 0; };
+    result_.reason = choice_text(result_.replaces ? name_of(*winner) : "", winner->cold(), us_of(standing_),
+                                 baseline_ == standing_ ? 0 : us_of(baseline_));
     if (budget_spent_) {
       result_.end = MeasureEnd::budget;
       result_.reason += "; the time was up with " + std::to_string(programs_.size() - tried_.size()) +
@@ -355,39 +393,10 @@ class Race {
       result_.reason += "; " + why_enough_;
     }
   }
-  // Whether the first launch begins while what is in front of the plan ends is asked of the GPU: the other kernel leaves
-  // it less of the caches and of the SMs, and to some that costs more than a launch takes.
-  void settle_first_launch(Entrant& winner) {
-    if (winner.plan.launches.empty() || !winner.plan.launches[0].overlaps) return;
-    Plan waits = winner.plan;
-    waits.launches[0].overlaps = false;
-    const Result<uint32_t> id = bench_.add(waits, winner.tf32);
-    if (!id) return;
-    const auto check = bench_.check(*id);
-    if (check && check->wrong.empty()) {
-      const uint32_t both[] = {winner.id, *id};
-      auto times = bench_.time(both, kFinalRounds);
-      if (times && drop_disturbed_rounds(*times) && is_faster((*times)[1].cold, (*times)[0].cold)) {
-        waits.certificate +=
-            print_fact(kFirstLaunchFact, "waits for what is in front of it, beside which it took " +
-                                             two_digits(median((*times)[0].cold)) + " us");
-        winner.plan = std::move(waits);
-        note_time(winner, std::move((*times)[1]));
-      }
-    }
-    bench_.remove(*id);
+  std::string name_of(const Entrant& entrant) const {
+    return "program " + std::to_string(entrant.number) +
+           (entrant.number == combined_ ? ", of the fastest kernels of others," : "");
   }
-  std::string why(const Entrant& winner) const {
-    std::string text = "nothing is faster than what stands, " + two_digits(winner.cold()) + " us";
-    if (result_.replaces)
-      text = "program " + std::to_string(winner.number) + " takes " + two_digits(winner.cold()) + " us, " +
-             (standing_ && standing_ != &winner ? "what stood " + two_digits(standing_->cold()) + " us"
-                                                : "and what stood is refused");
-    if (baseline_ && baseline_ != &winner && baseline_ != standing_)
-      text += ", the baseline " + two_digits(baseline_->cold()) + " us";
-    return text;
-  }
-
   Plan measured(const Entrant& entrant) const {
     return measured_plan({entrant.plan, entrant.check, entrant.time}, bench_.device(),
                          baseline_ ? baseline_->cold() : 0);
@@ -442,9 +451,11 @@ class Race {
   std::vector<ProgramTiming> timings_;  // of each program
   std::set<size_t> tried_;
   Workshop workshop_;
+  KernelRace kernels_;
+  double kernel_seconds_ = 0, longest_making_ = 0;
   std::vector<std::unique_ptr<Entrant>> entrants_;  // that are right and not far behind
   Entrant *baseline_ = nullptr, *standing_ = nullptr, *best_ = nullptr;
-  std::optional<size_t> winner_;
+  std::optional<size_t> winner_, combined_;
   bool published_ = false, over_ = false, budget_spent_ = false;
   size_t timed_ = 0;
   double pessimism_ = std::numeric_limits<double>::infinity();  // the least of measured over modelled time

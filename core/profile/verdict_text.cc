@@ -57,4 +57,13 @@ std::string timing_line(const Program& program, size_t number, const ProgramTimi
   return line + "\n";
 }
 
+std::string choice_text(const std::string& winner, double us, double stood_us, double baseline_us) {
+  std::string text = winner.empty() ? "nothing is faster than what stands, " + two_digits(us) + " us"
+                                    : winner + " takes " + two_digits(us) + " us, " +
+                                          (stood_us > 0 ? "what stood " + two_digits(stood_us) + " us"
+                                                        : "and what stood is refused");
+  if (baseline_us > 0) text += ", the baseline " + two_digits(baseline_us) + " us";
+  return text;
+}
+
 }  // namespace quern

@@ -24,6 +24,10 @@ Plan measured_plan(const Measured& program, const std::string& device, double ba
 std::string timing_line(const Program& program, size_t number, const ProgramTiming& timing, bool tried,
                         bool won);
 
+// "program 3 takes 6.00 us, what stood 7.00 us, the baseline 20.00 us"; `winner` empty: nothing is faster than what stands.
+// Times of the others in microseconds, 0 where they are the same or not known.
+std::string choice_text(const std::string& winner, double us, double stood_us, double baseline_us);
+
 // "1.90", for times in microseconds and shares.
 std::string two_digits(double value);
 

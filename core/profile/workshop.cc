@@ -65,6 +65,11 @@ std::optional<MadeProgram> Workshop::next(size_t number, std::chrono::steady_clo
   return std::move(ready_.extract(number).mapped());
 }
 
+MadeProgram Workshop::make(const Program& program, size_t number) {
+  ArithmeticVerifier verifier(graph_);
+  return make(program, number, verifier);
+}
+
 void Workshop::work() {
   ArithmeticVerifier verifier(graph_);  // of this thread
   std::unique_lock lock(mutex_);
@@ -73,27 +78,32 @@ void Workshop::work() {
     if (stopped_ || begun_ == programs_.size()) return;
     const size_t number = begun_++;
     lock.unlock();
-    MadeProgram made = make(number, verifier);
+    MadeProgram made = make(programs_[number], number, verifier);
     lock.lock();
     ready_.emplace(number, std::move(made));
     changed_.notify_all();
   }
 }
 
-MadeProgram Workshop::make(size_t number, ArithmeticVerifier& verifier) {
-  const Program& program = programs_[number];
-  MadeProgram made{number, Status(ErrorCode::INTERNAL, "not made"), false};
+MadeProgram Workshop::make(const Program& program, size_t number, ArithmeticVerifier& verifier) {
+  const auto start = std::chrono::steady_clock::now();
+  MadeProgram made{number, Status(ErrorCode::INTERNAL, "not made"), false, 0, {}};
   if (!program.plan.empty()) {
     made.plan = decode_plan(program.plan);
+    const auto mugraph = parse_mugraph(program.mugraph);
     const auto schedule = parse_schedule(program.schedule);
     made.tf32 = schedule.ok() && computes_in_tf32(*schedule);
+    if (mugraph && schedule)
+      if (const auto emitted = emit_mugraph(graph_, *mugraph, *schedule, target_))
+        made.launches = emitted->launches_of_kernels();
     if (made.plan && made.plan->target != target_.name)
       made.plan = Status(ErrorCode::UNSUPPORTED, "its code is for " + made.plan->target);
   } else if (!compiler_) {
     made.plan = Status(ErrorCode::NO_COMPILER, "it has no code, and there is no compiler");
   } else {
-    made.plan = program.is_baseline() ? make_baseline() : make_searched(program, verifier, made.tf32);
+    made.plan = program.is_baseline() ? make_baseline() : make_searched(program, verifier, made);
   }
+  made.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return made;
 }
 
@@ -110,14 +120,15 @@ Result<Plan> Workshop::make_baseline() const {
 }
 
 // With greedy choices where the schedule names none, so that its texts alone make it again.
-Result<Plan> Workshop::make_searched(const Program& program, ArithmeticVerifier& verifier, bool& tf32) {
+Result<Plan> Workshop::make_searched(const Program& program, ArithmeticVerifier& verifier,
+                                     MadeProgram& made) {
   auto mugraph = parse_mugraph(program.mugraph);
   if (!mugraph) return mugraph.status().with_context("its muGraph");
   const auto schedule = parse_schedule(program.schedule);
   if (!schedule) return schedule.status().with_context("its schedule");
   note_rounded_values(graph_, *mugraph);
-  tf32 = computes_in_tf32(*schedule);
-  if (tf32 && !options_.allow_tf32)
+  made.tf32 = computes_in_tf32(*schedule);
+  if (made.tf32 && !options_.allow_tf32)
     return Status(ErrorCode::UNSUPPORTED, "it computes in tf32, which is not allowed");
   auto emitted = emit_mugraph(graph_, *mugraph, *schedule, target_);
   if (!emitted) return refused(emitted.status().code(), "it is not emitted: " + emitted.status().message());
@@ -140,6 +151,7 @@ Result<Plan> Workshop::make_searched(const Program& program, ArithmeticVerifier&
       !kernel.empty())
     return Status(ErrorCode::UNSUPPORTED,
                   kernel + ": registers are not enough for its wgmma, which compilers get wrong");
+  made.launches = emitted->launches_of_kernels();
   Plan plan = std::move(emitted->plan);
   plan.cubin = std::move(output->cubin);
   plan.certificate += source_facts({graph_text_, program.mugraph, program.schedule, emitted->source},

@@ -23,6 +23,8 @@ struct MadeProgram {
   size_t number = 0;  // of the program in the list
   Result<Plan> plan;  // or why there is none
   bool tf32 = false;
+  double seconds = 0;                 // that it took
+  std::map<size_t, size_t> launches;  // of its plan, by the kernels of its muGraph that they compute
 };
 
 struct WorkshopOptions {
@@ -43,14 +45,16 @@ class Workshop {
   std::optional<MadeProgram> next(std::chrono::steady_clock::time_point until);
   // A certain program, likewise.
   std::optional<MadeProgram> next(size_t number, std::chrono::steady_clock::time_point until);
-  // Waits for what is being compiled; nothing is made afterwards.
+  // Waits for what is being compiled; threads make nothing afterwards.
   void stop();
+  // One that is not in the list yet, on the caller's thread.
+  MadeProgram make(const Program& program, size_t number);
 
  private:
   void work();
-  MadeProgram make(size_t number, ArithmeticVerifier& verifier);
+  MadeProgram make(const Program& program, size_t number, ArithmeticVerifier& verifier);
   Result<Plan> make_baseline() const;
-  Result<Plan> make_searched(const Program& program, ArithmeticVerifier& verifier, bool& tf32);
+  Result<Plan> make_searched(const Program& program, ArithmeticVerifier& verifier, MadeProgram& made);
   Result<std::string> verdict_on(const std::string& text, const MuGraph& mugraph);
 
   const Graph& graph_;

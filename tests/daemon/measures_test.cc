@@ -206,6 +206,24 @@ void an_early_plan_that_is_none_is_not_published(void**) {
   assert_int_equal(test.store->peek(test.key)->generation, 2);
 }
 
+// Made of the best kernels of the others.
+void a_program_more_can_win(void**) {
+  Searched test;
+  auto programs = *decode_programs(test.spec().programs);
+  programs.push_back({"mugraph", "schedule of all", 900, ""});
+  wire::JobDone done = measured(test.spec(), 1, {9000, 5000, 3000});
+  done.schedule = programs.back().schedule;
+  done.timings.push_back(timing(programs.back(), 2000));
+  done.programs = encode_programs(programs);
+  test.workers.finish_measure(done);
+  settle(test);
+  assert_true(test.store->peek(test.key)->tier == Tier::measured);
+  const auto shown = test.ask<wire::ShowReply>(wire::Show{test.key});
+  assert_text_equal(shown.schedule, "schedule of all");
+  assert_int_equal(shown.programs.size(), 5);
+  assert_true(shown.programs.back().stands);
+}
+
 void what_a_worker_says_is_checked(void**) {
   const auto wrong = [](Harness& test, int which) {
     const JobSpec spec = test.workers.measuring[0].spec;
@@ -655,6 +673,7 @@ int main() {
       cmocka_unit_test(what_the_model_refused_is_measured_too),
       cmocka_unit_test(a_better_plan_is_published_before_the_end),
       cmocka_unit_test(an_early_plan_that_is_none_is_not_published),
+      cmocka_unit_test(a_program_more_can_win),
       cmocka_unit_test(what_a_worker_says_is_checked),
       cmocka_unit_test(two_dead_workers_give_up_on_this_gpu_only),
       cmocka_unit_test(another_driver_measures_again_and_compiles_nothing),

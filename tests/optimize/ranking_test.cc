@@ -1,6 +1,8 @@
 // Programs that the ranking lists beside those of the enumeration.
 #include "core/optimize/ranking.h"
 
+#include <set>
+
 #include "core/codegen/mugraph_emitter.h"
 #include "core/graph/text.h"
 #include "core/mugraph/text.h"
@@ -62,9 +64,76 @@ void pairs_of_blocks_are_tried_where_rows_straddle_lines(void**) {
   assert_true(with_multicast("1024", "4096").empty());
 }
 
+// Two products, the second of the first, are varied together: no two programs have a kernel in common, until one has no more.
+void all_kernels_are_varied_at_once(void**) {
+  const auto graph = parse_graph(R"(graph two
+in x: bf16[16, 1024]
+in w: bf16[1024, 2048]
+in v: bf16[2048, 1024]
+h = matmul(x, w)
+z = matmul(h, v)
+out z
+)");
+  assert_ok(graph);
+  const auto mugraph = parse_mugraph(R"(mugraph two
+in x: bf16[16, 1024]
+in w: bf16[1024, 2048]
+in v: bf16[2048, 1024]
+tensor h: bf16[16, 2048]
+tensor z: bf16[16, 1024]
+kernel grid=[32] loop=8 threads=128 {
+  x0 = load(x, loop=1)
+  w0 = load(w, x=1, loop=0)
+  y = matmul(x0, w0)
+  a = accumulate_sum(y)
+  store(a, h, x=1)
+}
+kernel grid=[16] loop=16 threads=128 {
+  h0 = load(h, loop=1)
+  v0 = load(v, x=1, loop=0)
+  y = matmul(h0, v0)
+  a = accumulate_sum(y)
+  store(a, z, x=1)
+}
+out z
+)");
+  assert_ok(mugraph);
+  std::vector<Candidate> candidates(1);
+  candidates[0].mugraph = *mugraph;
+  const Target& target = **find_target("sm_90a");
+  Ranking ranking(*graph, candidates, target);
+  const Schedule best = ranking.rank({}, 1)[0].schedule;
+  const auto varied = ranking.vary_all(0, {}, 12);
+  assert_int_equal(varied.size(), 12);
+  for (size_t k : {0, 1}) {
+    std::set<std::string> seen = {print_schedule({{best.kernels[k]}})};
+    for (const Implementation& each : varied)
+      if (!seen.insert(print_schedule({{each.schedule.kernels[k]}})).second)
+        fail_test("kernel " + std::to_string(k) + " twice: " + print_schedule(each.schedule));
+  }
+  // Of the first ones no two differ in stages and blocks an SM alone.
+  for (size_t k : {0, 1}) {
+    const KernelSchedule &a = varied[0].schedule.kernels[k], &b = best.kernels[k];
+    assert_true(a.tile != b.tile || a.warps != b.warps || a.tile_k != b.tile_k || a.tma != b.tma ||
+                a.wgmma != b.wgmma);
+  }
+  auto refuse = [](const KernelSchedule& schedule, bool, const std::function<MuKernel()>&) {
+    return schedule.wgmma;
+  };
+  for (const Implementation& each : ranking.vary_all(0, {}, 40, refuse))
+    for (const KernelSchedule& kernel : each.schedule.kernels) assert_false(kernel.wgmma);
+  // One kernel is ranked, and that is all.
+  const auto product = parse_mugraph(with(with(kProduct, "INNER", "1024"), "COLUMNS", "4096"));
+  const auto product_graph = parse_graph(with(with(kGraph, "INNER", "1024"), "COLUMNS", "4096"));
+  assert_ok(product);
+  candidates[0].mugraph = *product;
+  assert_true(Ranking(*product_graph, candidates, target).vary_all(0, {}, 12).empty());
+}
+
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(pairs_of_blocks_are_tried_where_rows_straddle_lines)};
+  const CMUnitTest tests[] = {cmocka_unit_test(pairs_of_blocks_are_tried_where_rows_straddle_lines),
+                              cmocka_unit_test(all_kernels_are_varied_at_once)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

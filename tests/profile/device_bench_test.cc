@@ -32,6 +32,7 @@ Graph test_graph(const char* text = kGraph) {
 }
 
 int launches = 0;  // of all kernels
+std::vector<std::string> ran;
 std::map<const float*, std::vector<float>> inputs_seen;  // by address
 
 // The kernels of a reference program, by the library: their text runs in the emulator in
@@ -62,6 +63,7 @@ void compare_parts(const WantedElement* wanted, const float* y, ComparedPart* pa
 int run_kernel(const char* kernel, const unsigned long long* arguments, int count) {
   ++launches;
   const std::string name = kernel;
+  ran.push_back(name);
   if (count == 0) return 0;
   if (name == "want0")
     return want(reinterpret_cast<float*>(arguments[1]), reinterpret_cast<int32_t*>(arguments[2]),
@@ -233,6 +235,33 @@ void times_are_of_one_launch(void**) {
   assert_true(inputs_seen.begin()->second[0] != inputs_seen.begin()->second[1]);
 }
 
+// What is in front of a part runs first, and is not timed.
+void a_part_is_timed_behind_what_it_reads(void**) {
+  const auto bench = open();
+  Plan plan = plan_of("right");
+  plan.launches = {plan.launches[0], plan.launches[0], plan.launches[0]};
+  plan.launches[0].kernel = "first";
+  plan.launches[2].kernel = "last";
+  plan.cubin = "FAKEfirst:3 right:3 last:3";
+  const auto whole = bench->add(plan, false), part = bench->add(plan, false, {1, 2}),
+             end = bench->add(plan, false, {2});
+  for (const auto* id : {&whole, &part, &end}) assert_ok(*id);
+  assert_ok(bench->time({&*part, 1}, 1));
+  ran.clear();
+  const auto times = bench->time({&*part, 1}, 3);
+  assert_ok(times);
+  assert_int_equal(times->at(0).cold.size(), 3);
+  assert_true(std::fabs(times->at(0).cold[0] - 10.0) < 1e-6 && std::fabs(times->at(0).hot[0] - 10.0) < 1e-6);
+  // In each round whole plans, what is in front of the part, the part, and the part again.
+  assert_int_equal(ran.size() % 3, 0);
+  const std::vector<std::string> round(ran.begin(), ran.begin() + static_cast<ptrdiff_t>(ran.size() / 3));
+  const std::vector<std::string> last(round.end() - 6, round.end());
+  assert_true(last == std::vector<std::string>({"first", "right", "last", "first", "right", "right"}));
+  assert_int_equal(round.size() % 3, 0);
+  assert_error(bench->add(plan, false, {3}), ErrorCode::INVALID_ARGUMENT, "3 launches has no launch 3");
+  for (const auto* id : {&whole, &part, &end}) bench->remove(**id);
+}
+
 void faults_and_a_lack_of_memory_are_errors(void**) {
   auto bench = open();
   const auto id = bench->add(plan_of("right"), false);
@@ -321,6 +350,7 @@ int main() {
       cmocka_unit_test(each_broken_rule_is_named),
       cmocka_unit_test(the_reference_may_be_on_the_gpu),
       cmocka_unit_test(times_are_of_one_launch),
+      cmocka_unit_test(a_part_is_timed_behind_what_it_reads),
       cmocka_unit_test(faults_and_a_lack_of_memory_are_errors),
       cmocka_unit_test(use_by_others_is_a_disturbance),
       cmocka_unit_test(memory_is_bounded_and_given_back),

@@ -2,6 +2,7 @@
 // disturbs it.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <string>
@@ -24,6 +25,7 @@ class FakeBench : public Bench {
   std::map<std::string, Behaviour> programs;  // by the code of their plans
   double noise = 0.01;                        // relative, of each round
   std::function<double(int round)> slowdown;  // of everything in a round, counted over all calls
+  std::function<double(const Launch&)> launch_us;  // what each launch takes, whatever the behaviour says
   Result<double> disturbed = 0.0;
   Status lost;  // of all calls
 
@@ -33,11 +35,13 @@ class FakeBench : public Bench {
   bool timed_unchecked = false;
 
   const std::string& device() const override { return device_; }
-  Result<uint32_t> add(const Plan& plan, bool) override {
+  Result<uint32_t> add(const Plan& plan, bool, const LaunchRange& timed) override {
     if (!lost.ok()) return lost;
     if (Status status = programs[plan.cubin].add; !status.ok()) return status;
     loaded[++last_] = plan.cubin;
     beside_[last_] = !plan.launches.empty() && plan.launches[0].overlaps;
+    for (size_t i = timed.first; launch_us && i < std::min(timed.end, plan.launches.size()); ++i)
+      launches_us_[last_] += launch_us(plan.launches[i]);
     return last_;
   }
   void remove(uint32_t plan) override { loaded.erase(plan); }
@@ -61,7 +65,9 @@ class FakeBench : public Bench {
     for (int round = 0; round < count; ++round, ++round_)
       for (size_t i = 0; i < plans.size(); ++i) {
         const Behaviour& own = programs[loaded.at(plans[i])];
-        const double base = beside_.at(plans[i]) && own.us_beside > 0 ? own.us_beside : own.us;
+        const double base = launch_us                                   ? launches_us_.at(plans[i])
+                            : beside_.at(plans[i]) && own.us_beside > 0 ? own.us_beside
+                                                                        : own.us;
         const double us = base * (1 + noise * random_.symmetric()) * (slowdown ? slowdown(round_) : 1);
         times[i].cold.push_back(us);
         times[i].hot.push_back(us / 2);
@@ -75,6 +81,7 @@ class FakeBench : public Bench {
   std::string device_ = "Fake GPU, driver 13000";
   uint32_t last_ = 0;
   std::map<uint32_t, bool> beside_;
+  std::map<uint32_t, double> launches_us_;
   int round_ = 0;
   Random random_{7};
 

@@ -4,8 +4,11 @@
 #include <cmath>
 
 #include "core/base/facts.h"
+#include "core/base/hash.h"
 #include "core/codegen/baseline.h"
+#include "core/codegen/mugraph_emitter.h"
 #include "core/graph/text.h"
+#include "core/mugraph/text.h"
 #include "core/optimize/certify.h"
 #include "core/optimize/optimize.h"
 #include "core/profile/rounds.h"
@@ -338,6 +341,56 @@ void code_is_made_from_the_texts(void**) {
     fail_test(fault);
 }
 
+// The best kernels of several programs make one that was not in the list.
+void the_best_kernels_make_a_program(void**) {
+  const auto graph = parse_graph(R"(graph layer
+in x: bf16[16, 1024]
+in w: bf16[1024, 4096] const
+in v: bf16[4096, 1024] const
+h = matmul(x, w)
+g = gelu(h)
+z = matmul(g, v)
+out z
+)");
+  assert_ok(graph);
+  FakeCompiler compiler;
+  const auto found = optimize(*graph, target(), compiler, {});
+  assert_ok(found);
+  assert_true(found->found() && found->plan.launches.size() > 1);
+  // What a launch takes says its shape alone, in no order that the model knows.
+  auto us_of = [](const Launch& launch) {
+    const std::string shape = launch.kernel.substr(0, 2) +
+                              std::to_string(launch.grid.count() * launch.cluster.x) + " " +
+                              std::to_string(launch.block.x) + " " + std::to_string(launch.shared_bytes);
+    return 5 + static_cast<double>(hash128(shape).low % 1000) / 100;
+  };
+  FakeBench bench;
+  bench.noise = 0.001;
+  bench.launch_us = us_of;
+  const auto result = measure(*graph, target(), found->programs, &compiler, bench, {});
+  assert_ok(result);
+  assert_int_equal(result->end, MeasureEnd::finished);
+  assert_int_equal(result->programs.size(), found->programs.size() + 1);
+  const Program& made = result->programs.back();
+  assert_true(result->winner.name() == made.name());
+  for (const Program& listed : found->programs) assert_true(listed.name() != made.name());
+  // No launch of a program of as many takes less.
+  std::map<std::string, double> least, own;
+  auto note = [&](const Program& program, std::map<std::string, double>& us) {
+    const auto emitted =
+        emit_mugraph(*graph, *parse_mugraph(program.mugraph), *parse_schedule(program.schedule), target());
+    assert_ok(emitted);
+    for (const Launch& launch : emitted->plan.launches) {
+      const auto at = us.emplace(launch.kernel, us_of(launch)).first;
+      at->second = std::min(at->second, us_of(launch));
+    }
+  };
+  note(made, own);
+  for (const Program& program : result->programs)
+    if (program.mugraph == made.mugraph) note(program, least);
+  assert_true(own == least && own.size() > 1);
+}
+
 void rounds_are_compared_by_signs(void**) {
   std::vector<double> slow(11, 2.0), fast(11, 1.9);
   assert_true(is_faster(fast, slow));
@@ -368,6 +421,7 @@ int main() {
       cmocka_unit_test(a_lost_gpu_refuses_no_program),
       cmocka_unit_test(programs_without_code_need_a_compiler),
       cmocka_unit_test(code_is_made_from_the_texts),
+      cmocka_unit_test(the_best_kernels_make_a_program),
       cmocka_unit_test(rounds_are_compared_by_signs),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -102,8 +102,8 @@ class HangTogether : public Bench {
   HangTogether(std::unique_ptr<Bench> bench, std::barrier<>& all) : bench_(std::move(bench)), all_(all) {}
 
   const std::string& device() const override { return bench_->device(); }
-  Result<uint32_t> add(const Plan& plan, bool tf32) override {
-    auto id = bench_->add(plan, tf32);
+  Result<uint32_t> add(const Plan& plan, bool tf32, const LaunchRange& timed) override {
+    auto id = bench_->add(plan, tf32, timed);
     if (id && plan.launches.back().kernel == planted(kHangs)) hangs_ = *id;
     return id;
   }
