@@ -37,8 +37,8 @@ bool Planner::serves(const JobSpec& spec, const FleetPlan& plan, bool waited) co
   const Hash128 key = spec.material.key();
   if (spec.kind == wire::JobKind::measure)
     return waited || plan.rank.timings > measures_.measured_on(spec.device, key);
-  // This node may have heard of it as news meanwhile.
-  if (plan.rank.searched == kSearched && (waited || plan.put.programs)) return true;
+  // Also where this node has heard of it as news meanwhile.
+  if (plan.rank.searched == kSearched && (waited || plan.put.programs || !spec.for_programs)) return true;
   const auto stands = hooks_.store->peek(key);
   const auto findings = hooks_.store->findings(key);
   return !stands.ok() || plan.rank.tier > stands->tier ||

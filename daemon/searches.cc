@@ -81,6 +81,7 @@ void Searches::consider(const Hash128& key, std::string_view material, Tier stan
   auto spec = job_for(wire::JobKind::optimize, key, material);
   if (!spec) return;
   spec->state = std::move(state);
+  spec->for_programs = again;
   // A measuring here compiles what it needs itself, beside what it times.
   const std::vector<GpuState> gpus = hooks_.workers->gpus();
   const bool measured_here = std::any_of(gpus.begin(), gpus.end(), [&](const GpuState& gpu) {

@@ -203,6 +203,29 @@ void better_plans_are_news(void**) {
   assert_int_equal(bytes_of(nodes[1], "searches"), 0);
 }
 
+// Also by a node whose own search for it is still in a queue.
+void what_the_news_brought_is_not_searched_again(void**) {
+  constexpr int kOthers = 4;
+  Nodes nodes(2, {{"search_finds", "1"}, {"search_delay_ms", "20"}});
+  nodes[1].tell_worker("search_delay_ms", "1500");
+  nodes.start();
+  TestClient quick(nodes[0].socket()), busy(nodes[1].socket());
+  ask_all(busy, 1, kOthers);
+  const auto get = [](Tier tier) {
+    wire::Get get = test_get(1 + kOthers);
+    get.tier = static_cast<uint8_t>(tier);
+    return get;
+  };
+  assert_int_equal(busy.ask<wire::PlanReply>(get(Tier::baseline)).tier, Tier::baseline);
+  assert_int_equal(quick.ask<wire::PlanReply>(get(Tier::modelled)).tier, Tier::modelled);
+  assert_true(eventually([&] { return busy.ask<wire::PlanReply>(get(Tier::baseline)).tier == Tier::modelled; }));
+  assert_true(busy.counter("searches_queued") > 0);
+  assert_true(
+      eventually([&] { return busy.counter("searches_queued") == 0 && busy.counter("searches_running") == 0; }));
+  assert_int_equal(bytes_of(nodes[1], "searches"), kOthers);
+  assert_int_equal(bytes_of(nodes[0], "searches"), 1);
+}
+
 void programs_are_measured_once_for_each_device(void**) {
   Nodes nodes(4, {{"search_finds", "1"}, {"search_lists", "1"}, {"gpu", kDevice}});
   nodes[3].tell_worker("gpu", "NVIDIA H100, driver 580.1");
@@ -272,6 +295,7 @@ int main() {
       cmocka_unit_test(a_lease_ends_with_the_node_that_searches),
       cmocka_unit_test(a_search_without_an_end_goes_on_elsewhere),
       cmocka_unit_test(better_plans_are_news),
+      cmocka_unit_test(what_the_news_brought_is_not_searched_again),
       cmocka_unit_test(programs_are_measured_once_for_each_device),
       cmocka_unit_test(times_of_early_plans_stay_where_they_are),
   };
