@@ -99,6 +99,7 @@ bool Measures::fill_in(JobSpec& spec, const Hash128& key) const {
   spec.programs = std::move(*programs);
   const Tuning tuning = hooks_.store->tuning(key);
   spec.standing = tuning.generation == stands->generation ? tuning.program : Program().name();
+  if (!list_standing(*hooks_.store, key, spec)) spec.standing = Program().name();
   spec.budget_ms = hooks_.settings.budget_ms;
   spec.any_load = hooks_.settings.when == MeasureSettings::When::always;
   return true;
@@ -219,13 +220,8 @@ Result<PlanPut> Measures::check(const JobSpec& spec, const JobResult& result) co
   const auto no_good = [](const std::string& why) {
     return Status(ErrorCode::INTERNAL, "the worker's measurement is no good: " + why);
   };
-  std::set<std::string> names;  // of what was asked for, and of what was made of that
-  for (const std::string* encoded : {&spec.programs, &result.programs}) {
-    if (encoded->empty()) continue;
-    const auto programs = decode_programs(*encoded);
-    if (!programs) return programs.status();
-    for (const Program& program : *programs) names.insert(to_hex(program.name()));
-  }
+  const auto names = measured_names(spec.programs, result.programs);
+  if (!names) return no_good(names.status().message());
   PlanPut put;
   put.material = spec.material;
   put.tier = Tier::measured;
@@ -233,8 +229,7 @@ Result<PlanPut> Measures::check(const JobSpec& spec, const JobResult& result) co
   put.device = result.device;
   if (put.device.empty() || put.device == kModelDevice) return no_good("it names no device");
   for (const wire::TimingRow& row : result.timings) {
-    if (!names.contains(to_hex(row.program)))
-      return no_good("it times a program that was neither asked for nor handed back");
+    if (!names->contains(to_hex(row.program))) return no_good("it times a program that was not asked for");
     put.timings.push_back({put.device, row.program, ns_of(row.cold_ps), ns_of(row.hot_ps), row.samples,
                            static_cast<double>(row.error_ppb) / 1e9, row.refusal.substr(0, kMaxRefusal), 0});
   }
@@ -242,8 +237,7 @@ Result<PlanPut> Measures::check(const JobSpec& spec, const JobResult& result) co
   if (Status status = check_better_plan(*hooks_.store, spec, put.plan, Tier::measured); !status.ok())
     return status;
   put.program = Program{result.findings.mugraph, result.findings.schedule, 0, ""}.name();
-  if (!names.contains(to_hex(*put.program)))
-    return no_good("its plan is of no program that was asked for or handed back");
+  if (!names->contains(to_hex(*put.program))) return no_good("its plan is of no program that was asked for");
   const auto own = std::find_if(put.timings.begin(), put.timings.end(),
                                 [&](const Timing& timing) { return timing.program == *put.program; });
   if (own == put.timings.end() || !(own->cold_ns > 0) || !own->refusal.empty())

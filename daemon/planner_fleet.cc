@@ -37,7 +37,7 @@ bool Planner::serves(const JobSpec& spec, const FleetPlan& plan, bool waited) co
   const Hash128 key = spec.material.key();
   if (spec.kind == wire::JobKind::measure)
     return waited || plan.rank.timings > measures_.measured_on(spec.device, key);
-  // Also where this node has heard of it as news meanwhile.
+  // Who wants more than the result, which may have come as news meanwhile, wants its programs.
   if (plan.rank.searched == kSearched && (waited || plan.put.programs || !spec.for_programs)) return true;
   const auto stands = hooks_.store->peek(key);
   const auto findings = hooks_.store->findings(key);
@@ -95,8 +95,9 @@ void Planner::take(const JobSpec& spec, std::optional<FleetPlan> found,
   result->key = spec.material.key();
   result->device = spec.device;
   result->timed_out = found->rank.searched < kSearched;
-  result->programs = put.programs.value_or("");
-  if (put.programs && hooks_.store && hooks_.store->programs(result->key).ok())
+  if (hooks_.store && brings_programs(put))
+    result->programs = *put.programs;
+  else
     put.programs.reset();  // those here may have code
   for (const Timing& timing : put.timings)
     result->timings.push_back({.device = timing.device,
@@ -121,7 +122,7 @@ void Planner::take(const JobSpec& spec, std::optional<FleetPlan> found,
                     });
 }
 
-// Whether there are some among them that this node does not have.
+// Whether there are some among them that this node does not have, but for the plan's own: that may be one which a measuring made.
 bool Planner::brings_programs(const PlanPut& put) const {
   if (!put.programs) return false;
   const auto own = hooks_.store->programs(put.material.key());
@@ -129,7 +130,8 @@ bool Planner::brings_programs(const PlanPut& put) const {
   const auto sent = decode_programs(*put.programs);
   if (!known || !sent) return sent.ok();
   return !std::all_of(sent->begin(), sent->end(), [&](const Program& program) {
-    return std::any_of(known->begin(), known->end(),
+    return program.name() == put.program ||
+           std::any_of(known->begin(), known->end(),
                        [&](const Program& each) { return each.name() == program.name(); });
   });
 }

@@ -73,4 +73,38 @@ Result<std::string> join_programs(Store& store, const JobSpec& spec, const std::
   return encode_programs(*programs);
 }
 
+Result<std::set<std::string>> measured_names(const std::string& asked, const std::string& made) {
+  const auto programs = decode_programs(asked);
+  if (!programs) return programs.status();
+  std::set<std::string> names, mugraphs;
+  for (const Program& program : *programs) {
+    names.insert(to_hex(program.name()));
+    mugraphs.insert(program.mugraph);
+  }
+  if (made.empty()) return names;
+  const auto back = decode_programs(made);
+  if (!back) return back.status();
+  const size_t most = names.size() + 1;
+  for (const Program& program : *back)
+    if (names.size() < most && mugraphs.contains(program.mugraph)) names.insert(to_hex(program.name()));
+  return names;
+}
+
+bool list_standing(Store& store, const Hash128& key, JobSpec& spec) {
+  auto programs = decode_programs(spec.programs);
+  if (!programs) return true;  // whoever measures says so
+  const auto listed = [&](const Program& program) { return program.name() == spec.standing; };
+  if (spec.standing == Program().name() || std::any_of(programs->begin(), programs->end(), listed))
+    return true;
+  const auto findings = store.findings(key);
+  const auto stands = store.peek(key);
+  auto plan = stands.ok() ? decode_plan(stands->plan) : Result<Plan>(stands.status());
+  if (!findings || !plan) return false;
+  plan->tier = Tier::modelled;
+  programs->push_back({findings->mugraph, findings->schedule, 0, encode_plan(*plan)});
+  if (!listed(programs->back())) return false;
+  spec.programs = encode_programs(*programs);
+  return true;
+}
+
 }  // namespace quern

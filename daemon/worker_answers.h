@@ -1,6 +1,7 @@
 // What a worker says is checked before it is kept: what it ran is the least trusted of all.
 #pragma once
 
+#include <set>
 #include <string>
 
 #include "cache/store.h"
@@ -22,5 +23,13 @@ Status check_better_plan(Store& store, const JobSpec& spec, const std::string& e
 // plan that stands, which is the baseline's until there is a better one. INTERNAL when they are no programs
 // of this graph.
 Result<std::string> join_programs(Store& store, const JobSpec& spec, const std::string& made);
+
+// The names of what a measuring may say something of: what it was asked to measure, and one program more that it hands back, of a
+// muGraph of those.
+Result<std::set<std::string>> measured_names(const std::string& asked, const std::string& made);
+
+// Sees to it that the program that stands is in the list of a measuring: one that a measuring made is in none of a search, nor of
+// another node. False where it is not known any more.
+bool list_standing(Store& store, const Hash128& key, JobSpec& spec);
 
 }  // namespace quern

@@ -30,7 +30,7 @@ struct JobSpec {
   std::string constraints, state;  // of a search
   uint64_t search_ms = 0;          // of a search: the time for finding programs
   uint32_t keep = 1;               // of a search: how many programs are compiled
-  bool for_programs = false;       // of a search that came to its end before, whose programs were not stored
+  bool for_programs = false;       // of a search: they are to be measured, and are not stored
   uint64_t budget_ms = 0;          // all of its time; 0: it has none of its own
   std::string programs;            // of a measuring: encoded
   Hash128 standing;                // of a measuring: the name of the program that the stored plan is

@@ -87,6 +87,12 @@ struct Launch {
   bool operator==(const Launch&) const = default;
 };
 
+// Launches of a plan, in their order.
+struct LaunchRange {
+  size_t first = 0, end = SIZE_MAX;
+  bool operator==(const LaunchRange&) const = default;
+};
+
 // In the certificate of a plan whose first launch could overlap what is in front of it, and does not: it was
 // measured to take longer. Its code is the same.
 inline constexpr char kFirstLaunchFact[] = "first launch";

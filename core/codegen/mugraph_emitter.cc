@@ -455,11 +455,15 @@ std::string explain_choices(const EmittedMuGraph& greedy, const EmittedMuGraph& 
   return out;
 }
 
-std::map<size_t, size_t> EmittedMuGraph::launches_of_kernels() const {
-  std::map<std::string, size_t> numbers;
-  for (const Launch& launch : plan.launches) numbers.emplace(launch.kernel, numbers.size());
-  std::map<size_t, size_t> out;
-  for (const EmittedBlock& block : blocks) out[block.kernel] = numbers.at(block.function);
+std::map<size_t, LaunchRange> EmittedMuGraph::launches_of_kernels() const {
+  std::map<size_t, LaunchRange> out;
+  for (const EmittedBlock& block : blocks)
+    for (size_t i = 0; i < plan.launches.size(); ++i) {
+      const std::string& name = plan.launches[i].kernel;
+      if (name != block.function && name != block.again) continue;
+      LaunchRange& range = out.try_emplace(block.kernel, LaunchRange{i, i + 1}).first->second;
+      range.end = i + 1;
+    }
   return out;
 }
 

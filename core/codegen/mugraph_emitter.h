@@ -25,8 +25,8 @@ struct EmittedBlock {
 struct EmittedMuGraph : Emitted {
   std::vector<EmittedBlock> blocks;
 
-  // The launch that computes a block graph of the muGraph, by its kernels; none of others.
-  std::map<size_t, size_t> launches_of_kernels() const;
+  // The launches that compute a block graph of the muGraph, by its kernels; none of others.
+  std::map<size_t, LaunchRange> launches_of_kernels() const;
 };
 
 // `mugraph` computes `graph`, whose inputs and outputs its own are, in order. The plan has tier `modelled`.

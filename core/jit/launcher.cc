@@ -170,7 +170,9 @@ Status Launcher::load(void* stream) {
   return loaded_in(current.context()).status();
 }
 
-Status Launcher::launch(const LaunchBuffers& buffers, void* stream) {
+// Calls use(call, loaded).
+template <class Use>
+Status Launcher::with_call(const LaunchBuffers& buffers, void* stream, const Use& use) {
   Status status = check_buffers(buffers);
   if (!status.ok()) return status;
   const CurrentContext current(*driver_, stream);
@@ -183,7 +185,21 @@ Status Launcher::launch(const LaunchBuffers& buffers, void* stream) {
   std::copy(buffers.outputs.begin(), buffers.outputs.end(), addresses.data() + inputs);
   addresses[inputs + outputs] = buffers.workspace;
   Call call({addresses.data(), inputs + outputs + 1}, *this, **loaded, buffers);
-  return (*loaded)->replays->launch(call, stream);
+  return use(call, **loaded);
+}
+
+Status Launcher::launch(const LaunchBuffers& buffers, void* stream) {
+  return with_call(buffers, stream,
+                   [&](Call& call, const Loaded& loaded) { return loaded.replays->launch(call, stream); });
+}
+
+Status Launcher::launch_some(const LaunchRange& range, const LaunchBuffers& buffers, void* stream) {
+  return with_call(buffers, stream, [&](Call& call, const Loaded&) {
+    Status status;
+    for (size_t i = range.first; i < std::min(range.end, plan_->launches.size()) && status.ok(); ++i)
+      status = call.enqueue(i, stream);
+    return status;
+  });
 }
 
 Status Launcher::check_buffers(const LaunchBuffers& buffers) const {

@@ -41,6 +41,8 @@ class Launcher {
   // allocates no GPU memory, so that it may be captured into a CUDA graph. The third call on a stream makes a
   // CUDA graph of the plan (replay.h), in tens of microseconds; from then on that is launched. INVALID_ARGUMENT names the buffer that is missing or misaligned; the driver's errors are CUDA.
   Status launch(const LaunchBuffers& buffers, void* stream);
+  // Some of the plan's launches alone, one by one; what they read is for the caller to put there.
+  Status launch_some(const LaunchRange& range, const LaunchBuffers& buffers, void* stream);
 
   const Plan& plan() const { return *plan_; }
 
@@ -67,6 +69,8 @@ class Launcher {
   Status load_module(Loaded* loaded) const;
   Status prepare_function(const Loaded& loaded, size_t index) const;
   class Call;
+  template <class Use>
+  Status with_call(const LaunchBuffers& buffers, void* stream, const Use& use);
   template <class Use>
   Status with_arguments(size_t index, const LaunchBuffers& buffers, const Use& use);
 

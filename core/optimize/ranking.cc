@@ -25,8 +25,10 @@ namespace {
 constexpr double kResemblance = 0.03;
 // Schedules that are looked at for each that is taken.
 constexpr size_t kMostSeen = 16;
-// And where all kernels are varied at once.
+// And where all kernels are varied at once; what is so much slower than the best of its kernels is none that measuring might
+// find faster, and may be tiles that take the compiler half a minute.
 constexpr size_t kMostVaried = 1024;
+constexpr double kMuchSlower = 1.5;
 // How kernels are cut that take less is worth no try: of all of the time; and makes nearly the same program: of the
 // longest kernel's.
 constexpr double kLittle = 0.15, kMinor = 0.5;
@@ -325,10 +327,14 @@ std::vector<Implementation> Ranking::vary_all(size_t candidate, const Constraint
           {us, {candidate, schedule, us}, resemblance(candidate, kernels_of(schedule, first, end))});
     }
     sort_by_time(own);
+    std::erase_if(own, [&](const Ranked& each) {
+      const Implementation& way = each.implementation;
+      return way.schedule == all[0] || !(way.us < kMuchSlower * (best_us - rest_us));
+    });
   }
   if (ways.size() < 2) return {};
   std::vector<Implementation> out;
-  for (size_t n = 1; out.size() < most; ++n) {
+  for (size_t n = 0; out.size() < most; ++n) {
     Schedule schedule = all[0];
     bool differs = false;
     for (const std::vector<Ranked>& own : ways) {

@@ -13,12 +13,6 @@
 
 namespace quern {
 
-// Launches of a plan, in their order.
-struct LaunchRange {
-  size_t first = 0, end = SIZE_MAX;
-  bool operator==(const LaunchRange&) const = default;
-};
-
 // Errors of all calls: WORKER when a program hung or faulted and the GPU is there again for others; NO_DEVICE
 // when it is gone for good; anything else concerns the one program. Calls come from one thread.
 class Bench {

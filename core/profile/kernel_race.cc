@@ -1,6 +1,7 @@
 #include "core/profile/kernel_race.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "core/base/statistics.h"
@@ -14,6 +15,8 @@
 namespace quern {
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 constexpr int kRounds = 11;
 
@@ -41,11 +44,10 @@ size_t KernelRace::place_of(std::vector<MuGraph> kernels, bool leads) {
   return places_.size() - 1;
 }
 
-KernelRace::Family& KernelRace::family_of(const Program& program, const MuGraph& mugraph,
-                                          const Schedule& schedule) {
+size_t KernelRace::family_of(const Program& program, const MuGraph& mugraph, const Schedule& schedule) {
   const auto known = std::find_if(families_.begin(), families_.end(),
                                   [&](const Family& family) { return family.text == program.mugraph; });
-  if (known != families_.end()) return *known;
+  if (known != families_.end()) return static_cast<size_t>(known - families_.begin());
   Family& family = families_.emplace_back();
   family.text = program.mugraph;
   family.schedule = schedule;
@@ -55,34 +57,40 @@ KernelRace::Family& KernelRace::family_of(const Program& program, const MuGraph&
       kernels.push_back(kernel_alone(mugraph, mugraph.kernels[k]));
     family.places.emplace_back(first, place_of(std::move(kernels), first == 0));
   }
-  return family;
+  return families_.size() - 1;
 }
 
-Status KernelRace::enter(const Program& program, const Plan& plan, bool tf32,
-                         const std::map<size_t, size_t>& launches) {
+Status KernelRace::enter(size_t number, const Program& program, const Plan& plan, bool tf32,
+                         const std::map<size_t, LaunchRange>& launches) {
   const auto mugraph = parse_mugraph(program.mugraph);
   const auto schedule = parse_schedule(program.schedule);
-  if (!mugraph || !schedule) return {};
-  Family& family = family_of(program, *mugraph, *schedule);
+  if (!mugraph || !schedule || schedule->kernels.size() != mugraph->kernels.size() || launches.empty())
+    return {};
+  Entered entered{family_of(program, *mugraph, *schedule), {}, 0};
+  Family& family = families_[entered.family];
   family.schedules.insert(print_schedule(*schedule));
-  for (size_t i = 0; i < family.places.size() && family.places.size() > 1; ++i) {
-    const auto [first, number] = family.places[i];
-    Place& place = places_[number];
-    const auto begin = schedule->kernels.begin() + static_cast<ptrdiff_t>(first);
-    const std::vector<KernelSchedule> own(begin, begin + static_cast<ptrdiff_t>(place.kernels.size()));
-    if (!place.seen.insert(print_schedule({own})).second || !launches.contains(first)) continue;
-    // What is launched in front of the next block graph belongs to this one.
-    LaunchRange range{launches.at(first), plan.launches.size()};
-    if (i + 1 < family.places.size() && launches.contains(family.places[i + 1].first))
-      range.end = launches.at(family.places[i + 1].first);
-    Status status = race(place, own, plan, tf32, range);
-    if (status.code() == ErrorCode::NO_DEVICE) return status;
+  if (family.places.size() < 2 || broken_) return {};
+  const auto start = Clock::now();
+  Status status;
+  for (const auto& [first, place_number] : family.places) {
+    Place& place = places_[place_number];
+    const size_t end = first + place.kernels.size();
+    const std::vector<KernelSchedule> own(schedule->kernels.begin() + static_cast<ptrdiff_t>(first),
+                                          schedule->kernels.begin() + static_cast<ptrdiff_t>(end));
+    entered.ways.push_back(print_schedule({own}));
+    const std::string& way = entered.ways.back();
+    if (place.seen.contains(way) || !launches.contains(first) || !launches.contains(end - 1)) continue;
+    status = race(place, way, own, plan, tf32, {launches.at(first).first, launches.at(end - 1).end});
+    broken_ = status.code() == ErrorCode::WORKER;
+    if (broken_ || status.code() == ErrorCode::NO_DEVICE) break;
   }
-  return {};
+  entered_[number] = std::move(entered);
+  seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
+  return status.code() == ErrorCode::NO_DEVICE ? status : Status();
 }
 
-Status KernelRace::race(Place& place, const std::vector<KernelSchedule>& schedules, const Plan& plan,
-                        bool tf32, const LaunchRange& launches) {
+Status KernelRace::race(Place& place, const std::string& way, const std::vector<KernelSchedule>& schedules,
+                        const Plan& plan, bool tf32, const LaunchRange& launches) {
   std::vector<uint32_t> ids;
   Status status;
   auto add = [&](const Plan& of, bool in_tf32, const LaunchRange& part) {
@@ -98,50 +106,62 @@ Status KernelRace::race(Place& place, const std::vector<KernelSchedule>& schedul
   Result<std::vector<Bench::Time>> times = status.ok() ? bench_.time(ids, kRounds) : status;
   for (const uint32_t id : ids) bench_.remove(id);
   if (!times) return times.status();
-  drop_disturbed_rounds(*times);
+  if (!drop_disturbed_rounds(*times)) return Status(ErrorCode::BUSY, "something else uses the GPU");
+  place.seen[way] = median((*times)[0].cold);
   if (!first && !is_faster((*times)[0].cold, (*times)[1].cold)) return {};
-  place.fastest = schedules;
+  place.fastest = way;
+  place.schedules = schedules;
   place.plan = plan;
   place.tf32 = tf32;
   place.launches = launches;
-  place.us = median((*times)[0].cold);
   return {};
 }
 
-Schedule KernelRace::best_schedule(const Family& family) const {
-  Schedule out = family.schedule;
-  for (const auto& [first, number] : family.places)
-    std::copy(places_[number].fastest.begin(), places_[number].fastest.end(),
-              out.kernels.begin() + static_cast<ptrdiff_t>(first));
-  return out;
+void KernelRace::timed(size_t number, double us) {
+  if (const auto found = entered_.find(number); found != entered_.end()) found->second.us = us;
 }
 
-const KernelRace::Family* KernelRace::best_family() const {
-  const Family* fastest = nullptr;
-  double least = 0;
-  for (const Family& family : families_) {
-    double us = 0;
-    for (const auto& [first, number] : family.places) us += places_[number].us;
-    if (family.places.size() < 2 || (fastest && us >= least)) continue;
-    fastest = &family;
-    least = us;
+// With the fastest kernels instead of its own. Nothing where not all are known.
+std::optional<double> KernelRace::expected_us(const Entered& program) const {
+  const Family& family = families_[program.family];
+  if (program.us == 0 || program.ways.size() < family.places.size()) return {};
+  double us = program.us;
+  for (size_t i = 0; i < family.places.size(); ++i) {
+    const Place& place = places_[family.places[i].second];
+    const auto own = place.seen.find(program.ways[i]);
+    if (own == place.seen.end()) return {};
+    us -= own->second - place.seen.at(place.fastest);
   }
-  return fastest && !fastest->schedules.contains(print_schedule(best_schedule(*fastest))) ? fastest : nullptr;
+  return us;
+}
+
+std::optional<KernelRace::Better> KernelRace::better_schedule() const {
+  const Family* best = nullptr;
+  double least = 0;
+  for (const auto& [number, program] : entered_) {
+    const auto us = expected_us(program);
+    if (!us || (best && *us >= least)) continue;
+    best = &families_[program.family];
+    least = *us;
+  }
+  if (!best) return {};
+  Schedule schedule = best->schedule;
+  for (const auto& [first, number] : best->places)
+    std::copy(places_[number].schedules.begin(), places_[number].schedules.end(),
+              schedule.kernels.begin() + static_cast<ptrdiff_t>(first));
+  if (best->schedules.contains(print_schedule(schedule))) return {};
+  return Better{*best, std::move(schedule)};
 }
 
 std::optional<Program> KernelRace::best() const {
-  const Family* fastest = best_family();
-  if (!fastest) return {};
-  const Schedule schedule = best_schedule(*fastest);
-  Program out;
-  out.mugraph = fastest->text;
-  out.schedule = print_schedule(schedule);
+  const auto better = better_schedule();
+  if (!better) return {};
+  Program out{better->family.text, print_schedule(better->schedule), 0, ""};
   auto mugraph = parse_mugraph(out.mugraph);
   if (!mugraph) return {};
   note_rounded_values(graph_, *mugraph);
   const auto model = ProgramModel::make(graph_, *mugraph, target_);
-  if (!model) return {};
-  const Result<double> us = model->us(schedule);
+  const Result<double> us = model ? model->us(better->schedule) : model.status();
   if (us && std::isfinite(*us)) out.modelled_ns = static_cast<uint64_t>(1000 * *us);
   return out;
 }

@@ -39,6 +39,7 @@ class Race {
   Race(const Graph& graph, const Target& target, std::vector<Program> programs, Compiler* compiler,
        Bench& bench, const MeasureOptions& options)
       : options_(options),
+        compiles_(compiler != nullptr),
         bench_(bench),
         programs_(std::move(programs)),
         timings_(programs_.size()),
@@ -144,13 +145,11 @@ class Race {
     return entrants_.back().get();
   }
 
-  void race_kernels(const Entrant& entrant, const std::map<size_t, size_t>& launches) {
-    if (programs_[entrant.number].is_baseline() || kernel_seconds_ > kKernelShare * seconds_since(start_))
-      return;
-    const auto start = Clock::now();
-    const Status status = kernels_.enter(programs_[entrant.number], entrant.plan, entrant.tf32, launches);
+  void race_kernels(const Entrant& entrant, const std::map<size_t, LaunchRange>& launches) {
+    if (kernels_.seconds() > kKernelShare * seconds_since(start_)) return;
+    const Status status =
+        kernels_.enter(entrant.number, programs_[entrant.number], entrant.plan, entrant.tf32, launches);
     if (!status.ok()) end(MeasureEnd::lost, status.message());
-    kernel_seconds_ += seconds_since(start);
   }
 
   void admit_anchors() {
@@ -191,16 +190,18 @@ class Race {
     keep_the_best();
   }
 
-  // A program of kernels that won by themselves.
+  // A program of the kernels that won by themselves. Whoever is told of progress does not know it yet.
   void try_best_kernels() {
+    workshop_.end();
+    if (!compiles_ || seconds_left() < longest_making_ / 2) return;
     std::optional<Program> program = kernels_.best();
     if (!program) return;
     MadeProgram made = workshop_.make(*program, programs_.size());
     workshop_.stop();
+    combined_ = programs_.size();
     timings_.emplace_back().program = program->name();
     programs_.push_back(std::move(*program));
-    combined_ = programs_.size() - 1;
-    published_ = true;  // or not: the end is near
+    published_ = true;
     try_one(std::move(made));
   }
 
@@ -290,6 +291,7 @@ class Race {
     timing.cold_ns = 1e3 * entrant.cold();
     timing.hot_ns = 1e3 * median(entrant.time.hot);
     timing.samples = static_cast<uint32_t>(entrant.time.cold.size());
+    kernels_.timed(entrant.number, entrant.cold());
   }
   // One of several hung or faulted: each by itself shows which.
   void drop_culprits(std::vector<Entrant*>& together, const Status& status) {
@@ -430,9 +432,16 @@ class Race {
       result_.winner.plan = result_.plan;
     }
     result_.report += std::string(measure_end_name(result_.end)) + ": " + result_.reason + "\n";
+    if (combined_ && winner_ != combined_) forget_combined();
     for (const auto& each : entrants_) bench_.remove(each->id);
     entrants_.clear();
     result_.programs = std::move(programs_);
+  }
+  // It is in no list, and may be made again.
+  void forget_combined() {
+    std::erase_if(result_.timings,
+                  [&](const ProgramTiming& timing) { return timing.program == programs_.back().name(); });
+    programs_.pop_back();
   }
   // What is known to be slower or refused need not keep its code.
   void keep_code() {
@@ -445,6 +454,7 @@ class Race {
   }
 
   const MeasureOptions& options_;
+  const bool compiles_;
   Bench& bench_;
   const Clock::time_point start_ = Clock::now();
   std::vector<Program> programs_;
@@ -452,7 +462,7 @@ class Race {
   std::set<size_t> tried_;
   Workshop workshop_;
   KernelRace kernels_;
-  double kernel_seconds_ = 0, longest_making_ = 0;
+  double longest_making_ = 0;                       // seconds
   std::vector<std::unique_ptr<Entrant>> entrants_;  // that are right and not far behind
   Entrant *baseline_ = nullptr, *standing_ = nullptr, *best_ = nullptr;
   std::optional<size_t> winner_, combined_;
@@ -465,22 +475,6 @@ class Race {
 };
 
 }  // namespace
-
-const char* measure_end_name(MeasureEnd end) {
-  switch (end) {
-    case MeasureEnd::finished:
-      return "finished";
-    case MeasureEnd::budget:
-      return "time was up";
-    case MeasureEnd::cancelled:
-      return "cancelled";
-    case MeasureEnd::disturbed:
-      return "disturbed";
-    case MeasureEnd::lost:
-      return "GPU lost";
-  }
-  return "?";
-}
 
 Result<MeasureResult> measure(const Graph& graph, const Target& target, std::vector<Program> programs,
                               Compiler* compiler, Bench& bench, const MeasureOptions& options) {

@@ -11,13 +11,8 @@ namespace {
 constexpr double kHotRound = 10000, kColdRound = 20000;
 constexpr double kFewestLaunches = 2, kMostHotLaunches = 40;
 
-// The plan with these launches alone.
-std::shared_ptr<const Plan> part_of(Plan plan, size_t first, size_t end) {
-  std::vector<Launch>& all = plan.launches;
-  all.erase(all.begin() + static_cast<ptrdiff_t>(end), all.end());
-  all.erase(all.begin(), all.begin() + static_cast<ptrdiff_t>(first));
-  return std::make_shared<const Plan>(std::move(plan));
-}
+// Whole plans that run before each part; what is so small that more would be needed is swept out of L2.
+constexpr size_t kMostOthers = 16;
 
 }  // namespace
 
@@ -49,19 +44,15 @@ Result<TimedPlan> TimedPlan::load(const std::shared_ptr<const Driver>& driver,
     return Status(ErrorCode::INVALID_ARGUMENT, "a plan of " + std::to_string(launches) +
                                                    " launches has no launch " + std::to_string(timed.first));
   TimedPlan out;
-  if (timed.first > 0 || end < launches) {
-    out.part_ = std::make_unique<Launcher>(driver, part_of(*plan, timed.first, end));
-    out.front_ = std::make_unique<Launcher>(driver, part_of(*plan, 0, timed.first));
-  }
+  out.timed_ = timed;
   out.launcher_ = std::make_unique<Launcher>(driver, std::move(plan));
-  for (Launcher* each : {out.launcher_.get(), out.part_.get(), out.front_.get()})
-    if (Status status = each ? each->load(clock.stream().handle()) : Status(); !status.ok()) return status;
+  if (Status status = out.launcher_->load(clock.stream().handle()); !status.ok()) return status;
   return out;
 }
 
 Status TimedPlan::prepare(const BufferSets& sets, const StreamClock& clock) {
   if (hot_.launches > 0) return {};
-  return part_ ? prepare_part(sets, clock) : prepare_whole(sets, clock);
+  return is_part() ? prepare_part(sets, clock) : prepare_whole(sets, clock);
 }
 
 // As many launches as make a round.
@@ -90,16 +81,16 @@ Status TimedPlan::prepare_whole(const BufferSets& sets, const StreamClock& clock
 // Whole plans with the other sets leave nothing of the first one in L2; then what is in front of the part computes what it
 // reads.
 Status TimedPlan::prepare_part(const BufferSets& sets, const StreamClock& clock) {
-  const Stream& stream = clock.stream();
-  size_t others = 1;
-  while (others + 1 < sets.size() && !sets.rotate_past_l2(2 * others)) ++others;
-  auto before = stream.capture([&] {
+  void* stream = clock.stream().handle();
+  while (others_ + 1 < std::min(sets.size(), kMostOthers) && !sets.rotate_past_l2(2 * others_)) ++others_;
+  auto before = clock.stream().capture([&] {
     Status status;
-    for (size_t i = 1; i <= others && status.ok(); ++i) status = launch(*launcher_, sets[i], stream);
-    return status.ok() && !front_->plan().launches.empty() ? launch(*front_, sets[0], stream) : status;
+    for (size_t i = 1; i <= others_ && status.ok(); ++i) status = launcher_->launch(buffers(sets[i]), stream);
+    return status.ok() ? launcher_->launch_some({0, timed_.first}, buffers(sets[0]), stream) : status;
   });
   if (!before) return before.status();
-  auto part = stream.capture([&] { return launch(*part_, sets[0], stream); });
+  auto part =
+      clock.stream().capture([&] { return launcher_->launch_some(timed_, buffers(sets[0]), stream); });
   if (!part) return part.status();
   before_ = std::move(*before);
   cold_ = {*part, 1};
@@ -107,16 +98,12 @@ Status TimedPlan::prepare_part(const BufferSets& sets, const StreamClock& clock)
   return cold(sets, clock).status();
 }
 
-Status TimedPlan::launch(Launcher& launcher, const BufferSets::Set& set, const Stream& stream) const {
-  return launcher.launch({set.inputs, set.outputs, workspace_.address()}, stream.handle());
-}
-
 Result<TimedPlan::Round> TimedPlan::capture(const BufferSets& sets, size_t launches, bool rotate,
                                             const Stream& stream) const {
   auto graph = stream.capture([&] {
     Status status;
     for (size_t i = 0; i < launches && status.ok(); ++i)
-      status = launch(*launcher_, sets[rotate ? i % sets.size() : 0], stream);
+      status = launcher_->launch(buffers(sets[rotate ? i % sets.size() : 0]), stream.handle());
     return status;
   });
   if (!graph) return graph.status();
@@ -127,11 +114,9 @@ Result<double> TimedPlan::hot(const StreamClock& clock) const { return run(hot_,
 
 Result<double> TimedPlan::cold(const BufferSets& sets, const StreamClock& clock) const {
   void* stream = clock.stream().handle();
-  Status status;
-  if (part_)
-    status = before_.launch(stream);
-  else if (!sets.rotate_past_l2(cold_.launches))
-    status = sets.sweep_l2(stream);
+  const size_t launches = is_part() ? 2 * others_ : cold_.launches;
+  Status status = sets.rotate_past_l2(launches) ? Status() : sets.sweep_l2(stream);
+  if (status.ok() && is_part()) status = before_.launch(stream);
   if (!status.ok()) return status;
   return run(cold_, clock);
 }

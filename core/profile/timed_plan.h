@@ -52,15 +52,19 @@ class TimedPlan {
   };
   Status prepare_whole(const BufferSets& sets, const StreamClock& clock);
   Status prepare_part(const BufferSets& sets, const StreamClock& clock);
-  Status launch(Launcher& launcher, const BufferSets::Set& set, const Stream& stream) const;
+  bool is_part() const { return timed_.first > 0 || timed_.end < plan().launches.size(); }
+  LaunchBuffers buffers(const BufferSets::Set& set) const {
+    return {set.inputs, set.outputs, workspace_.address()};
+  }
   Result<Round> capture(const BufferSets& sets, size_t launches, bool rotate, const Stream& stream) const;
   static Result<double> run(const Round& round, const StreamClock& clock);
 
-  // The plan; of a part its launches, and those in front of them.
-  std::unique_ptr<Launcher> launcher_, part_, front_;
+  std::unique_ptr<Launcher> launcher_;
+  LaunchRange timed_;
   DeviceMemory workspace_;
   Round hot_, cold_;
-  CapturedGraph before_;  // what runs in front of a part, and is not timed
+  CapturedGraph before_;  // what runs in front of a part, and is not timed: plans with other sets first
+  size_t others_ = 1;     // so many
 };
 
 }  // namespace quern

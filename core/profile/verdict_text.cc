@@ -57,6 +57,22 @@ std::string timing_line(const Program& program, size_t number, const ProgramTimi
   return line + "\n";
 }
 
+const char* measure_end_name(MeasureEnd end) {
+  switch (end) {
+    case MeasureEnd::finished:
+      return "finished";
+    case MeasureEnd::budget:
+      return "time was up";
+    case MeasureEnd::cancelled:
+      return "cancelled";
+    case MeasureEnd::disturbed:
+      return "disturbed";
+    case MeasureEnd::lost:
+      return "GPU lost";
+  }
+  return "?";
+}
+
 std::string choice_text(const std::string& winner, double us, double stood_us, double baseline_us) {
   std::string text = winner.empty() ? "nothing is faster than what stands, " + two_digits(us) + " us"
                                     : winner + " takes " + two_digits(us) + " us, " +

@@ -38,12 +38,14 @@ Workshop::Workshop(const Graph& graph, const Target& target, const std::vector<P
 
 Workshop::~Workshop() { stop(); }
 
+void Workshop::end() {
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  changed_.notify_all();
+}
+
 void Workshop::stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopped_ = true;
-    changed_.notify_all();
-  }
+  end();
   threads_.clear();
 }
 
@@ -90,20 +92,21 @@ MadeProgram Workshop::make(const Program& program, size_t number, ArithmeticVeri
   MadeProgram made{number, Status(ErrorCode::INTERNAL, "not made"), false, 0, {}};
   if (!program.plan.empty()) {
     made.plan = decode_plan(program.plan);
+    if (made.plan && made.plan->target != target_.name)
+      made.plan = Status(ErrorCode::UNSUPPORTED, "its code is for " + made.plan->target);
     const auto mugraph = parse_mugraph(program.mugraph);
     const auto schedule = parse_schedule(program.schedule);
     made.tf32 = schedule.ok() && computes_in_tf32(*schedule);
-    if (mugraph && schedule)
-      if (const auto emitted = emit_mugraph(graph_, *mugraph, *schedule, target_))
+    if (made.plan && mugraph && schedule)
+      if (const auto emitted = emit_mugraph(graph_, *mugraph, *schedule, target_);
+          emitted && emitted->plan.launches.size() == made.plan->launches.size())
         made.launches = emitted->launches_of_kernels();
-    if (made.plan && made.plan->target != target_.name)
-      made.plan = Status(ErrorCode::UNSUPPORTED, "its code is for " + made.plan->target);
   } else if (!compiler_) {
     made.plan = Status(ErrorCode::NO_COMPILER, "it has no code, and there is no compiler");
   } else {
     made.plan = program.is_baseline() ? make_baseline() : make_searched(program, verifier, made);
+    made.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
-  made.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return made;
 }
 

@@ -23,8 +23,8 @@ struct MadeProgram {
   size_t number = 0;  // of the program in the list
   Result<Plan> plan;  // or why there is none
   bool tf32 = false;
-  double seconds = 0;                 // that it took
-  std::map<size_t, size_t> launches;  // of its plan, by the kernels of its muGraph that they compute
+  double seconds = 0;                      // that its code took; 0: it was there
+  std::map<size_t, LaunchRange> launches;  // of its plan, by the kernels of its muGraph that they compute
 };
 
 struct WorkshopOptions {
@@ -45,7 +45,9 @@ class Workshop {
   std::optional<MadeProgram> next(std::chrono::steady_clock::time_point until);
   // A certain program, likewise.
   std::optional<MadeProgram> next(size_t number, std::chrono::steady_clock::time_point until);
-  // Waits for what is being compiled; threads make nothing afterwards.
+  // Threads begin nothing any more.
+  void end();
+  // The same, and waits for what is being compiled.
   void stop();
   // One that is not in the list yet, on the caller's thread.
   MadeProgram make(const Program& program, size_t number);

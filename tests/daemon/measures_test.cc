@@ -224,6 +224,32 @@ void a_program_more_can_win(void**) {
   assert_true(shown.programs.back().stands);
 }
 
+// A search that comes to its end later, or another node, lists programs without it.
+void a_program_more_that_stands_is_measured_with_every_list(void**) {
+  Searched test;
+  const std::string list = test.spec().programs;
+  auto programs = *decode_programs(list);
+  programs.push_back({"mugraph", "schedule of all", 900, ""});
+  wire::JobDone done = measured(test.spec(), 1, {9000, 5000, 3000});
+  done.schedule = programs.back().schedule;
+  done.timings.push_back(timing(programs.back(), 2000));
+  done.programs = encode_programs(programs);
+  test.workers.finish_measure(done);
+  settle(test);
+  auto findings = test.store->findings(test.key);
+  assert_ok(findings);
+  test.store->put_findings(test.key, *findings, list, [](const Status& status) { assert_ok(status); });
+  settle(test);
+  test.send(1, 5, wire::Tune{test.key, 600'000, 0, 0, 0});
+  const auto now = *decode_programs(test.spec().programs);
+  assert_true(test.spec().standing == programs.back().name());
+  assert_int_equal(now.size(), programs.size());
+  assert_true(now.back().name() == programs.back().name());
+  const auto plan = decode_plan(now.back().plan);
+  assert_ok(plan);
+  assert_int_equal(plan->tier, Tier::modelled);
+}
+
 void what_a_worker_says_is_checked(void**) {
   const auto wrong = [](Harness& test, int which) {
     const JobSpec spec = test.workers.measuring[0].spec;
@@ -236,9 +262,19 @@ void what_a_worker_says_is_checked(void**) {
     if (which == 5) done.timings[0].program = {5, 5};
     if (which == 6) done.device = "model";
     if (which == 7) done.programs = "nonsense";
+    if (which > 7) {
+      // Two more, or one of another muGraph.
+      auto programs = *decode_programs(spec.programs);
+      for (int more = 0; more < 2; ++more)
+        programs.push_back(
+            {which == 8 ? "mugraph" : "another", "schedule " + std::to_string(50 + more), 900, ""});
+      if (which == 9) programs.pop_back();
+      done.timings.push_back(timing(programs.back(), 2000));
+      done.programs = encode_programs(programs);
+    }
     return done;
   };
-  for (int which = 0; which < 8; ++which) {
+  for (int which = 0; which < 10; ++which) {
     Searched test;
     test.workers.finish_measure(wrong(test, which));
     settle(test);
@@ -674,6 +710,7 @@ int main() {
       cmocka_unit_test(a_better_plan_is_published_before_the_end),
       cmocka_unit_test(an_early_plan_that_is_none_is_not_published),
       cmocka_unit_test(a_program_more_can_win),
+      cmocka_unit_test(a_program_more_that_stands_is_measured_with_every_list),
       cmocka_unit_test(what_a_worker_says_is_checked),
       cmocka_unit_test(two_dead_workers_give_up_on_this_gpu_only),
       cmocka_unit_test(another_driver_measures_again_and_compiles_nothing),

@@ -111,6 +111,8 @@ out z
       if (!seen.insert(print_schedule({{each.schedule.kernels[k]}})).second)
         fail_test("kernel " + std::to_string(k) + " twice: " + print_schedule(each.schedule));
   }
+  const double best_us = ranking.rank({}, 1)[0].us;
+  for (const Implementation& each : ranking.vary_all(0, {}, 400)) assert_true(each.us < 1.6 * best_us);
   // Of the first ones no two differ in stages and blocks an SM alone.
   for (size_t k : {0, 1}) {
     const KernelSchedule &a = varied[0].schedule.kernels[k], &b = best.kernels[k];

@@ -391,6 +391,27 @@ out z
   assert_true(own == least && own.size() > 1);
 }
 
+// Kernels of one library step may have one name.
+void launches_are_known_by_their_kernels(void**) {
+  EmittedMuGraph emitted;
+  for (const char* kernel : {"k0_points", "k0_points", "q2_joined", "q3_block", "q4_block"}) {
+    emitted.plan.launches.emplace_back().kernel = kernel;
+  }
+  for (size_t kernel : {1, 2}) {
+    EmittedBlock& block = emitted.blocks.emplace_back();
+    block.kernel = kernel;
+    block.function = "q2_joined";
+  }
+  EmittedBlock& again = emitted.blocks.emplace_back();
+  again.kernel = 5;
+  again.function = "q3_block";
+  again.again = "q4_block";
+  const auto launches = emitted.launches_of_kernels();
+  assert_int_equal(launches.size(), 3);
+  assert_true(launches.at(1) == (LaunchRange{2, 3}) && launches.at(2) == (LaunchRange{2, 3}));
+  assert_true(launches.at(5) == (LaunchRange{3, 5}));
+}
+
 void rounds_are_compared_by_signs(void**) {
   std::vector<double> slow(11, 2.0), fast(11, 1.9);
   assert_true(is_faster(fast, slow));
@@ -422,6 +443,7 @@ int main() {
       cmocka_unit_test(programs_without_code_need_a_compiler),
       cmocka_unit_test(code_is_made_from_the_texts),
       cmocka_unit_test(the_best_kernels_make_a_program),
+      cmocka_unit_test(launches_are_known_by_their_kernels),
       cmocka_unit_test(rounds_are_compared_by_signs),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
