@@ -161,6 +161,10 @@ bool arguments_hold(const Plan& plan) {
 
 }  // namespace
 
+std::string waiting_fact(size_t launch) {
+  return launch == 0 ? "first launch" : "launch " + std::to_string(launch);
+}
+
 const char* tier_name(Tier tier) {
   switch (tier) {
     case Tier::baseline:

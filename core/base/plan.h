@@ -93,9 +93,9 @@ struct LaunchRange {
   bool operator==(const LaunchRange&) const = default;
 };
 
-// In the certificate of a plan whose first launch could overlap what is in front of it, and does not: it was
-// measured to take longer. Its code is the same.
-inline constexpr char kFirstLaunchFact[] = "first launch";
+// In the certificate of a plan one of whose launches could overlap what is in front of it, and does not: it was
+// measured to take longer. Its code is the same. "first launch", "launch 1", ...
+std::string waiting_fact(size_t launch);
 
 // Launches run in order on one stream; each sees what those before it wrote. All buffers are distinct and at
 // least 16-byte aligned; the workspace is 256-byte aligned and its contents are undefined at the start.

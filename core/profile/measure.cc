@@ -8,10 +8,10 @@
 
 #include "core/base/facts.h"
 #include "core/base/statistics.h"
-#include "core/profile/first_launch.h"
 #include "core/profile/kernel_race.h"
 #include "core/profile/rounds.h"
 #include "core/profile/verdict_text.h"
+#include "core/profile/waiting_launches.h"
 #include "core/profile/workshop.h"
 
 namespace quern {
@@ -377,10 +377,11 @@ class Race {
       return;
     }
     winner_ = winner->number;
-    if (auto waiting = faster_where_it_waits(bench_, winner->id, winner->plan, winner->tf32)) {
-      winner->plan = std::move(waiting->plan);
-      note_time(*winner, std::move(waiting->time));
-    }
+    TimedProgram settled{winner->id, winner->plan, winner->tf32, {}};
+    settle_launches(bench_, settled);
+    winner->id = settled.id;
+    winner->plan = std::move(settled.plan);
+    if (!settled.time.cold.empty()) note_time(*winner, std::move(settled.time));
     result_.cold_us = winner->cold();
     result_.replaces = programs_[winner->number].name() != options_.standing;
     result_.plan = encode_plan(measured(*winner));

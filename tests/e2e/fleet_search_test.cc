@@ -205,9 +205,9 @@ void better_plans_are_news(void**) {
 
 // Also by a node whose own search for it is still in a queue.
 void what_the_news_brought_is_not_searched_again(void**) {
-  constexpr int kOthers = 4;
+  constexpr int kOthers = 6;
   Nodes nodes(2, {{"search_finds", "1"}, {"search_delay_ms", "20"}});
-  nodes[1].tell_worker("search_delay_ms", "1500");
+  nodes[1].tell_worker("search_delay_ms", "1200");
   nodes.start();
   TestClient quick(nodes[0].socket()), busy(nodes[1].socket());
   ask_all(busy, 1, kOthers);

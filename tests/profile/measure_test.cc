@@ -123,13 +123,46 @@ void a_first_launch_waits_where_that_is_faster(void**) {
     assert_ok(plan);
     const auto facts = parse_facts(plan->certificate);
     assert_ok(facts);
-    const std::string* fact = find_fact(*facts, kFirstLaunchFact);
+    const std::string* fact = find_fact(*facts, waiting_fact(0));
     assert_int_equal(plan->launches[0].overlaps, beside <= 6);
     assert_int_equal(fact != nullptr, beside > 6);
     if (fact) assert_contains(*fact, "beside which it took ");
     assert_true(std::fabs(result.cold_us - std::min(beside, 6.0)) < 0.1);
     assert_true(decode_plan(result.programs[2].plan)->launches[0].overlaps == plan->launches[0].overlaps);
   }
+}
+
+// Clusters may end up on the SMs that the launch in front leaves free; others are spread anyway.
+void clusters_wait_where_that_is_faster(void**) {
+  FakeBench bench;
+  bench.launch_us = [](const Launch& launch) {
+    return (launch.kernel == "alone" ? 40.0 : 5.0) +
+           (launch.overlaps && launch.cluster.count() > 1 ? 2.0 : 0.0);
+  };
+  auto list = programs(1);
+  auto plan = decode_plan(list[1].plan);
+  assert_ok(plan);
+  auto baseline = decode_plan(list[0].plan);
+  assert_ok(baseline);
+  for (Launch& launch : baseline->launches) launch.kernel = "alone";
+  list[0].plan = encode_plan(*baseline);
+  const Launch one = plan->launches[0];
+  plan->launches.assign(4, one);
+  for (size_t i = 1; i < 4; ++i) plan->launches[i].overlaps = true;
+  plan->launches[1].cluster = plan->launches[3].cluster = {2, 1, 1};
+  for (size_t i : {1, 3}) plan->launches[i].grid = {2, 1, 1};
+  list[1].plan = encode_plan(*plan);
+  const Measured result = run(bench, list);
+  assert_string_equal(result.code().c_str(), "p1");
+  const auto settled = decode_plan(result.plan);
+  assert_ok(settled);
+  const bool overlaps[] = {false, false, true, false};
+  for (size_t i = 0; i < 4; ++i) assert_int_equal(settled->launches[i].overlaps, overlaps[i]);
+  const auto facts = parse_facts(settled->certificate);
+  assert_ok(facts);
+  for (size_t i : {1, 3}) assert_contains(*find_fact(*facts, waiting_fact(i)), "beside which it took ");
+  assert_null(find_fact(*facts, waiting_fact(2)));
+  assert_true(std::fabs(result.cold_us - 20) < 0.5);
 }
 
 // However often nothing is faster, noise makes no winner.
@@ -367,7 +400,9 @@ out z
   FakeBench bench;
   bench.noise = 0.001;
   bench.launch_us = us_of;
-  const auto result = measure(*graph, target(), found->programs, &compiler, bench, {});
+  MeasureOptions options;
+  options.budget = std::chrono::minutes(3);
+  const auto result = measure(*graph, target(), found->programs, &compiler, bench, options);
   assert_ok(result);
   assert_int_equal(result->end, MeasureEnd::finished);
   assert_int_equal(result->programs.size(), found->programs.size() + 1);
@@ -430,6 +465,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(the_fastest_wins),
       cmocka_unit_test(a_first_launch_waits_where_that_is_faster),
+      cmocka_unit_test(clusters_wait_where_that_is_faster),
       cmocka_unit_test(noise_replaces_nothing),
       cmocka_unit_test(what_stands_stays_unless_slower_than_the_baseline),
       cmocka_unit_test(what_is_refused_is_neither_timed_nor_published),
