@@ -399,15 +399,12 @@ class OptimizeRun {
     const std::vector<Implementation> varied =
         ranking_->vary_all(taken_.value_or(ranked_[0].candidate), options_.search.constraints,
                            options_.list / 2, does_not_fit());
-    std::vector<Implementation> order;
-    size_t next = 0;
-    for (size_t rank : best_of_each_first()) {
-      if (next < varied.size()) order.push_back(varied[next++]);
-      if (!refused_[rank] && !kept_.contains(rank)) order.push_back(ranked_[rank]);
-    }
-    order.insert(order.end(), varied.begin() + static_cast<ptrdiff_t>(next), varied.end());
+    std::vector<Implementation> ranked;
+    for (size_t rank : best_of_each_first())
+      if (!refused_[rank] && !kept_.contains(rank)) ranked.push_back(ranked_[rank]);
     const size_t left = options_.list - std::min(options_.list, kept_.size());
-    const auto listed = texts_of(graph_, search_.candidates, order, target_, left, sources_);
+    const auto listed =
+        texts_of(graph_, search_.candidates, in_turn(varied, ranked), target_, left, sources_);
     out_.programs.insert(out_.programs.end(), listed.begin(), listed.end());
   }
 
@@ -462,6 +459,7 @@ class OptimizeRun {
   }
 
   const SearchReport& report() const { return search_.report; }
+
   const Graph& graph_;
   const Target& target_;
   Compiler& compiler_;

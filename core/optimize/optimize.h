@@ -29,8 +29,9 @@ struct OptimizeResult {
   std::string reason;      // why there is no plan
   std::string state;       // of the search, to continue from; empty when it is finished
   bool timed_out = false;  // with more time it may find more
-  // What can be measured, or made from its texts: the baseline's program, then the best-ranked ones, best
-  // first, without those that are known to be refused. Those that were kept have their plan.
+  // What can be measured, or made from its texts: the baseline's program, those that were kept, with their plan, then the
+  // best-ranked ones, best first, in turn with some that vary all kernels of the best muGraph (Ranking::vary_all); without
+  // those that are known to be refused.
   std::vector<Program> programs;
   uint64_t search_ns = 0, emit_ns = 0, judge_ns = 0, compile_ns = 0;
 

@@ -1,11 +1,21 @@
 #include "core/optimize/program_list.h"
 
+#include <algorithm>
 #include <map>
 
 #include "core/codegen/mugraph_emitter.h"
 #include "core/mugraph/text.h"
 
 namespace quern {
+
+std::vector<Implementation> in_turn(const std::vector<Implementation>& a,
+                                    const std::vector<Implementation>& b) {
+  std::vector<Implementation> out;
+  for (size_t i = 0; i < std::max(a.size(), b.size()); ++i)
+    for (const std::vector<Implementation>* of : {&a, &b})
+      if (i < of->size()) out.push_back((*of)[i]);
+  return out;
+}
 
 std::vector<Program> texts_of(const Graph& graph, const std::vector<Candidate>& candidates,
                               const std::vector<Implementation>& programs, const Target& target, size_t most,

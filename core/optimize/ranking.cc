@@ -84,18 +84,13 @@ std::vector<double> kernel_times(const ProgramModel& model, const MuGraph& appli
   return out;
 }
 
-// What the launches of kernels from `first` to `end` take.
-double launches_us(const ProgramModel& model, const Schedule& schedule, size_t first, size_t end) {
+// What the launches of these kernels take.
+double launches_us(const ProgramModel& model, const Schedule& schedule, const Neighbours& of) {
   const MuGraph applied = model.applied(schedule);
   double us = 0;
-  for (size_t k = first; k < end; ++k)
+  for (size_t k = of.first; k < of.end; ++k)
     if (applied.kernels[k].custom && !schedule.kernels[k].joined) us += model.launch(applied, schedule, k).us;
   return us;
-}
-
-Schedule kernels_of(const Schedule& schedule, size_t first, size_t end) {
-  const auto begin = schedule.kernels.begin();
-  return {{begin + static_cast<ptrdiff_t>(first), begin + static_cast<ptrdiff_t>(end)}};
 }
 
 // The schedule without kernels that take less than `us`.
@@ -232,6 +227,27 @@ void sort_by_time(std::vector<Ranked>& all) {
   std::stable_sort(all.begin(), all.end(), by);
 }
 
+// Of a list in which each schedule varies some neighbours, the others being at their best: those that vary these, best first, what
+// resembles others later, without the best, which is the first of all.
+std::vector<Schedule> ways_of(const ProgramModel& model, const std::vector<Schedule>& all,
+                              const Neighbours& of) {
+  const double best_us = launches_us(model, all[0], of), rest_us = *model.us(all[0]) - best_us;
+  std::vector<Ranked> ranked;
+  for (const Schedule& schedule : all) {
+    const Schedule own = kernels_of(schedule, of);
+    if (&schedule != &all[0] && own == kernels_of(all[0], of)) continue;
+    const double us = *model.us(schedule) - rest_us;
+    ranked.push_back({us, {0, schedule, us}, resemblance(0, own)});
+  }
+  sort_by_time(ranked);
+  std::vector<Schedule> out;
+  for (Ranked& each : ranked) {
+    Implementation& way = each.implementation;
+    if (!(way.schedule == all[0]) && way.us < kMuchSlower * best_us) out.push_back(std::move(way.schedule));
+  }
+  return out;
+}
+
 }  // namespace
 
 Ranking::Ranking(const Graph& graph, const std::vector<Candidate>& candidates, const Target& target,
@@ -306,43 +322,19 @@ std::vector<Implementation> Ranking::vary_all(size_t candidate, const Constraint
   const std::vector<Schedule> all =
       model ? schedules_.enumerate(mugraph, kMostVaried, refuse) : std::vector<Schedule>();
   if (all.empty()) return {};
-  // By the kernels that a schedule varies, the others being at their best: those that do not depend on each other
-  // may share a launch.
-  std::vector<std::vector<Ranked>> ways;
-  std::vector<size_t> first_kernels;
-  for (size_t k = 0; k < mugraph.kernels.size(); k += std::max<size_t>(1, independent_kernels(mugraph, k)))
-    first_kernels.push_back(k);
-  const double best_us = *model->us(all[0]);
-  for (size_t i = 0; i < first_kernels.size(); ++i) {
-    const size_t first = first_kernels[i],
-                 end = i + 1 < first_kernels.size() ? first_kernels[i + 1] : mugraph.kernels.size();
-    if (!mugraph.kernels[first].custom) continue;
-    const double rest_us = best_us - launches_us(*model, all[0], first, end);
-    std::vector<Ranked>& own = ways.emplace_back();
-    for (const Schedule& schedule : all) {
-      if (&schedule != &all[0] && kernels_of(schedule, first, end) == kernels_of(all[0], first, end))
-        continue;
-      const double us = *model->us(schedule) - rest_us;
-      own.push_back(
-          {us, {candidate, schedule, us}, resemblance(candidate, kernels_of(schedule, first, end))});
-    }
-    sort_by_time(own);
-    std::erase_if(own, [&](const Ranked& each) {
-      const Implementation& way = each.implementation;
-      return way.schedule == all[0] || !(way.us < kMuchSlower * (best_us - rest_us));
-    });
-  }
+  std::vector<std::vector<Schedule>> ways;
+  for (const Neighbours& each : independent_neighbours(mugraph))
+    if (mugraph.kernels[each.first].custom) ways.push_back(ways_of(*model, all, each));
   if (ways.size() < 2) return {};
   std::vector<Implementation> out;
   for (size_t n = 0; out.size() < most; ++n) {
     Schedule schedule = all[0];
     bool differs = false;
-    for (const std::vector<Ranked>& own : ways) {
+    for (const std::vector<Schedule>& own : ways) {
       if (n >= own.size()) continue;
       differs = true;
-      const Schedule& from = own[n].implementation.schedule;
-      for (size_t k = 0; k < from.kernels.size(); ++k)
-        if (!(from.kernels[k] == all[0].kernels[k])) schedule.kernels[k] = from.kernels[k];
+      for (size_t k = 0; k < schedule.kernels.size(); ++k)
+        if (!(own[n].kernels[k] == all[0].kernels[k])) schedule.kernels[k] = own[n].kernels[k];
     }
     if (!differs) break;
     const auto applied = apply_schedule(mugraph, schedule);

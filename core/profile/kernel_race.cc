@@ -20,17 +20,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kRounds = 11;
 
-// Block graphs that follow each other and do not depend on each other: their first, and how many.
-std::vector<std::pair<size_t, size_t>> neighbours_of(const MuGraph& mugraph) {
-  std::vector<std::pair<size_t, size_t>> out;
-  for (size_t k = 0; k < mugraph.kernels.size();) {
-    const size_t count = std::max<size_t>(1, independent_kernels(mugraph, k));
-    if (mugraph.kernels[k].custom) out.emplace_back(k, count);
-    k += count;
-  }
-  return out;
-}
-
 }  // namespace
 
 size_t KernelRace::place_of(std::vector<MuGraph> kernels, bool leads) {
@@ -51,10 +40,10 @@ size_t KernelRace::family_of(const Program& program, const MuGraph& mugraph, con
   Family& family = families_.emplace_back();
   family.text = program.mugraph;
   family.schedule = schedule;
-  for (const auto& [first, count] : neighbours_of(mugraph)) {
+  for (const auto& [first, end] : independent_neighbours(mugraph)) {
+    if (!mugraph.kernels[first].custom) continue;
     std::vector<MuGraph> kernels;
-    for (size_t k = first; k < first + count; ++k)
-      kernels.push_back(kernel_alone(mugraph, mugraph.kernels[k]));
+    for (size_t k = first; k < end; ++k) kernels.push_back(kernel_alone(mugraph, mugraph.kernels[k]));
     family.places.emplace_back(first, place_of(std::move(kernels), first == 0));
   }
   return families_.size() - 1;
@@ -75,12 +64,11 @@ Status KernelRace::enter(size_t number, const Program& program, const Plan& plan
   for (const auto& [first, place_number] : family.places) {
     Place& place = places_[place_number];
     const size_t end = first + place.kernels.size();
-    const std::vector<KernelSchedule> own(schedule->kernels.begin() + static_cast<ptrdiff_t>(first),
-                                          schedule->kernels.begin() + static_cast<ptrdiff_t>(end));
-    entered.ways.push_back(print_schedule({own}));
+    const Schedule own = kernels_of(*schedule, {first, end});
+    entered.ways.push_back(print_schedule(own));
     const std::string& way = entered.ways.back();
     if (place.seen.contains(way) || !launches.contains(first) || !launches.contains(end - 1)) continue;
-    status = race(place, way, own, plan, tf32, {launches.at(first).first, launches.at(end - 1).end});
+    status = race(place, way, own.kernels, plan, tf32, {launches.at(first).first, launches.at(end - 1).end});
     broken_ = status.code() == ErrorCode::WORKER;
     if (broken_ || status.code() == ErrorCode::NO_DEVICE) break;
   }

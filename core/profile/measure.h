@@ -64,7 +64,8 @@ struct MeasureResult {
   Program winner;
   bool replaces = false;  // it is another than what stands
   double cold_us = 0, baseline_us = 0;
-  std::vector<Program> programs;       // all that were given, with the code of the best
+  // All that were given, with the code of the best; and one of the fastest kernels of others, if it won.
+  std::vector<Program> programs;
   std::vector<ProgramTiming> timings;  // of those that were tried
   MeasureEnd end = MeasureEnd::finished;
   std::string reason;  // of the end and of the choice, for people

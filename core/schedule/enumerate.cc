@@ -69,11 +69,11 @@ std::vector<Schedule> ScheduleEnumerator::enumerate(const MuGraph& mugraph, size
     own.kernels[k].pdl = target_.tma && mugraph.kernels[k].custom;
   // Independent neighbours are one place of the schedule, where they may share a launch.
   std::vector<Place> places;
-  for (size_t k = 0; k < mugraph.kernels.size();) {
+  for (const auto& [k, end] : independent_neighbours(mugraph)) {
     Place& place = places.emplace_back();
-    const size_t count = std::max<size_t>(1, independent_kernels(mugraph, k));
+    const size_t count = end - k;
     std::vector<KernelNumber> numbers;
-    for (size_t other = k; other < k + count && mugraph.kernels[other].custom; ++other) {
+    for (size_t other = k; other < end && mugraph.kernels[other].custom; ++other) {
       numbers.push_back(number_of(mugraph, own.kernels[other], other));
       if (kernels_[numbers.back()].schedules.empty()) return {};
     }
@@ -91,7 +91,6 @@ std::vector<Schedule> ScheduleEnumerator::enumerate(const MuGraph& mugraph, size
       }
     if (refuse) drop_refused(choices, refuse, place);
     if (place.empty()) return {};
-    k += count;
   }
   size_t longest = 1;
   for (const Place& place : places) longest = std::max(longest, place.size());

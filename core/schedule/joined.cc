@@ -22,6 +22,18 @@ double block_bytes(const BlockWork& work) {
   return work.once_bytes + work.loop_bytes * static_cast<double>(work.trip_count);
 }
 
+// How many kernels from `first` on are block graphs that do not depend on each other.
+size_t independent_kernels(const MuGraph& mugraph, size_t first) {
+  std::vector<KernelAccesses> accesses;
+  for (size_t k = first; k < mugraph.kernels.size() && mugraph.kernels[k].custom; ++k) {
+    accesses.push_back(accesses_of(mugraph, mugraph.kernels[k]));
+    if (!std::all_of(accesses.begin(), accesses.end() - 1,
+                     [&](const KernelAccesses& other) { return independent(other, accesses.back()); }))
+      return k - first;
+  }
+  return accesses.size();
+}
+
 class Joiner {
  public:
   Joiner(const std::vector<KernelChoices>& kernels, const Target& target) : target_(target) {
@@ -169,15 +181,16 @@ class Joiner {
 
 }  // namespace
 
-size_t independent_kernels(const MuGraph& mugraph, size_t first) {
-  std::vector<KernelAccesses> accesses;
-  for (size_t k = first; k < mugraph.kernels.size() && mugraph.kernels[k].custom; ++k) {
-    accesses.push_back(accesses_of(mugraph, mugraph.kernels[k]));
-    if (!std::all_of(accesses.begin(), accesses.end() - 1,
-                     [&](const KernelAccesses& other) { return independent(other, accesses.back()); }))
-      return k - first;
-  }
-  return accesses.size();
+std::vector<Neighbours> independent_neighbours(const MuGraph& mugraph) {
+  std::vector<Neighbours> out;
+  for (size_t k = 0; k < mugraph.kernels.size(); k = out.back().end)
+    out.push_back({k, k + std::max<size_t>(1, independent_kernels(mugraph, k))});
+  return out;
+}
+
+Schedule kernels_of(const Schedule& schedule, const Neighbours& of) {
+  const auto begin = schedule.kernels.begin();
+  return {{begin + static_cast<ptrdiff_t>(of.first), begin + static_cast<ptrdiff_t>(of.end)}};
 }
 
 std::vector<JoinedWay> joined_ways(const std::vector<KernelChoices>& kernels, const Target& target) {

@@ -12,8 +12,13 @@ struct JoinedWay {
   std::vector<KernelSchedule> schedules;
 };
 
-// How many kernels from `first` on are block graphs that do not depend on each other.
-size_t independent_kernels(const MuGraph& mugraph, size_t first);
+// Kernels of a muGraph, from the first to in front of `end`.
+struct Neighbours {
+  size_t first = 0, end = 0;
+};
+// All kernels in their order: block graphs that do not depend on each other together, which may share a launch, others each alone.
+std::vector<Neighbours> independent_neighbours(const MuGraph& mugraph);
+Schedule kernels_of(const Schedule& schedule, const Neighbours& of);
 
 // A kernel alone (kernel_alone), and its schedules, at least one, best first.
 struct KernelChoices {

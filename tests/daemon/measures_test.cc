@@ -206,9 +206,8 @@ void an_early_plan_that_is_none_is_not_published(void**) {
   assert_int_equal(test.store->peek(test.key)->generation, 2);
 }
 
-// Made of the best kernels of the others.
-void a_program_more_can_win(void**) {
-  Searched test;
+// A measuring is won by a program more, which is handed back behind those that were asked for. All of them.
+std::vector<Program> win_with_one_more(Searched& test) {
   auto programs = *decode_programs(test.spec().programs);
   programs.push_back({"mugraph", "schedule of all", 900, ""});
   wire::JobDone done = measured(test.spec(), 1, {9000, 5000, 3000});
@@ -217,6 +216,13 @@ void a_program_more_can_win(void**) {
   done.programs = encode_programs(programs);
   test.workers.finish_measure(done);
   settle(test);
+  return programs;
+}
+
+// Made of the best kernels of the others.
+void a_program_more_can_win(void**) {
+  Searched test;
+  win_with_one_more(test);
   assert_true(test.store->peek(test.key)->tier == Tier::measured);
   const auto shown = test.ask<wire::ShowReply>(wire::Show{test.key});
   assert_text_equal(shown.schedule, "schedule of all");
@@ -228,14 +234,7 @@ void a_program_more_can_win(void**) {
 void a_program_more_that_stands_is_measured_with_every_list(void**) {
   Searched test;
   const std::string list = test.spec().programs;
-  auto programs = *decode_programs(list);
-  programs.push_back({"mugraph", "schedule of all", 900, ""});
-  wire::JobDone done = measured(test.spec(), 1, {9000, 5000, 3000});
-  done.schedule = programs.back().schedule;
-  done.timings.push_back(timing(programs.back(), 2000));
-  done.programs = encode_programs(programs);
-  test.workers.finish_measure(done);
-  settle(test);
+  const std::vector<Program> programs = win_with_one_more(test);
   auto findings = test.store->findings(test.key);
   assert_ok(findings);
   test.store->put_findings(test.key, *findings, list, [](const Status& status) { assert_ok(status); });
