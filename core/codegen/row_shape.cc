@@ -17,7 +17,7 @@ constexpr int kPointThreads = 128;     // of a block where every thread has a ro
 constexpr int kClusterSteps = 1024;   // of a block, vectors of a row, that are worth a barrier of the cluster
 constexpr int kMostSteps = 8;         // of a thread, before a block gets more threads
 constexpr int kWaitingThreads = 512;  // of an SM whose blocks stream rows, at least
-constexpr int kKeepingThreads = 768;  // of an SM whose blocks keep rows, at least
+constexpr int kKeepingThreads = 1024;  // of an SM whose blocks keep rows, at least
 
 int choose_team(const Kernel& kernel) {
   if (!reduces_neighbours(kernel.domain, kernel.axes) || kernel.row_length() < 32) return 1;

@@ -34,10 +34,10 @@ void RowsEmitter::reductions(ir::Builder& to, int level) {
   for (ValueId value : looped) accumulate(to, combined, value);
   if (level == 0) store_points(true);
   ir::Body step = gathered(to, true);
-  for (ValueId value : running_sums(level)) run_along(to, step, value);
+  const std::vector<ValueId> running = running_sums(level);
+  for (ValueId value : running) run_along(to, step, value);
   loop_over_row(to, std::move(step));
-  for (auto& [value, sum] : running_)
-    if (kernel_.levels.at(value) == level) settle(to, combined, value, sum);
+  for (ValueId value : running) settle(combined, value);
   for (const auto& [value, position] : picks) {
     writer_.begin_pass();
     const Expr number = writer_.value(position, DType::i32);
@@ -107,10 +107,12 @@ void RowsEmitter::run_along(ir::Builder& to, ir::Body& step, ValueId value) {
   round_trips_ = trips;
 }
 
-void RowsEmitter::settle(ir::Builder& to, Combined& combined, ValueId value, const RunningSum& own) {
+void RowsEmitter::settle(Combined& combined, ValueId value) {
+  const RunningSum& own = running_.at(value);
   const Expr sum = ir::element(own.sum, 0), most = writer_.held(own.maximum);
-  to.assign(sum, sum * exp_fast(ir::element(own.relative_to, 0) - finite(most)) + (most - most));
-  combine_team(combined, value, own.sum);
+  ir::Builder(combined.block).assign(sum, sum * exp_fast(ir::element(own.relative_to, 0) - finite(most)));
+  combine_team(combined, value, own.sum, own.maximum);
+  ir::Builder(shape_.cluster > 1 ? combined.cluster : combined.block).assign(sum, sum + (most - most));
   writer_.hold(value, sum);
 }
 
@@ -139,7 +141,8 @@ void RowsEmitter::pick(ir::Builder& to, const Expr& position) {
   row_loop_.run_at(to, place, body);
 }
 
-void RowsEmitter::combine_team(Combined& combined, ValueId value, const ir::Symbol& sums) {
+void RowsEmitter::combine_team(Combined& combined, ValueId value, const ir::Symbol& sums,
+                               std::optional<ValueId> maximum) {
   counter_->block().once.slots += kTeamIssue * warps();
   counter_->block().once.chain += kTeamCycles;
   ir::Builder to(combined.block);
@@ -150,25 +153,36 @@ void RowsEmitter::combine_team(Combined& combined, ValueId value, const ir::Symb
   const ir::Symbol scratch = shared_array(to, "scratch_" + sums->name, type, team_warps);
   to.assign(sum, ir::call(ir::Function::block_reduce, type, {sum, ir::address(scratch, 0), combiner},
                           {team_warps}));
-  if (shape_.cluster > 1) combine_cluster(combined, value, sums);
+  if (shape_.cluster > 1) combine_cluster(combined, value, sums, maximum);
 }
 
-void RowsEmitter::combine_cluster(Combined& combined, ValueId value, const ir::Symbol& sums) {
+void RowsEmitter::combine_cluster(Combined& combined, ValueId value, const ir::Symbol& sums,
+                                  std::optional<ValueId> maximum) {
   counter_->block().once.slots += shape_.cluster * warps();
   const Scalar type = sums->type;
   const Expr sum = ir::element(sums, 0);
   ir::Builder leave(combined.block), take(combined.cluster);
-  const ir::Symbol part = shared_array(leave, "part_" + sums->name, type, 1),
-                   other = ir::make_vector("other_" + sums->name, type, 1);
+  const ir::Symbol part = shared_array(leave, "part_" + sums->name, type, 1);
+  parts_.insert_or_assign(value, part);
   leave.when(equal(row_loop_.lane(), 0),
              [&](ir::Builder& first) { first.assign(ir::element(part, 0), sum); });
+  const ir::Symbol other = ir::make_vector("other_" + sums->name, type, 1),
+                   most = ir::make_vector("most_" + sums->name, type, 1);
   take.declare(other);
+  if (maximum) take.declare(most);
+  auto load = [&](const ir::Symbol& into, const ir::Symbol& left, int block) {
+    take.emit(ir::Instr::load_cluster, {into, ir::address(left, 0), block}, {type, 1});
+    return ir::element(into, 0);
+  };
   for (int block = 0; block < shape_.cluster; ++block) {
-    take.emit(ir::Instr::load_cluster, {other, ir::address(part, 0), block}, {type, 1});
+    Expr of_block = load(other, part, block);
+    if (maximum)
+      of_block = of_block *
+                 exp_fast(finite(load(most, parts_.at(*maximum), block)) - finite(writer_.held(*maximum)));
     if (block == 0)
-      take.assign(sum, ir::element(other, 0));
+      take.assign(sum, of_block);
     else
-      take.combine(code_of(value), sum, ir::element(other, 0));
+      take.combine(code_of(value), sum, of_block);
   }
 }
 

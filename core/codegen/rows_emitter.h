@@ -136,7 +136,7 @@ class RowsEmitter {
   void run_along(ir::Builder& to, ir::Body& step, ValueId value);
 
   // Relative to the maximum of the row. Where that is no number, nor is the sum.
-  void settle(ir::Builder& to, Combined& combined, ValueId value, const RunningSum& own);
+  void settle(Combined& combined, ValueId value);
 
   // Declares and starts the reduction, and has the pass take in an element.
   void accumulate(ir::Builder& to, Combined& combined, ValueId value);
@@ -144,10 +144,13 @@ class RowsEmitter {
   // What the writer has gathered, for the vector that has the element at this position of the row, if there is one: by
   // the thread that has it in loops.
   void pick(ir::Builder& to, const Expr& position);
-  void combine_team(Combined& combined, ValueId value, const ir::Symbol& sums);
+  void combine_team(Combined& combined, ValueId value, const ir::Symbol& sums,
+                    std::optional<ValueId> maximum = {});
 
-  // Every block leaves its sum and takes those of all, in the same order.
-  void combine_cluster(Combined& combined, ValueId value, const ir::Symbol& sums);
+  // Every block leaves its sum and takes those of all, in the same order: of a running sum relative to the maximum of the
+  // block, which it has left, too.
+  void combine_cluster(Combined& combined, ValueId value, const ir::Symbol& sums,
+                       std::optional<ValueId> maximum);
   void row_values(ir::Builder& to);
   Expr stores_row() const;
   void point_values(ir::Builder& to);
@@ -191,6 +194,7 @@ class RowsEmitter {
   int64_t shared_bytes_ = 0;  // of it
   int reductions_ = 0, picks_ = 0;
   std::map<ValueId, RunningSum> running_;
+  std::map<ValueId, ir::Symbol> parts_;  // what blocks of a cluster leave
   std::optional<WorkCounter> counter_;
   double round_trips_ = 0;  // to memory, one after the other
 };

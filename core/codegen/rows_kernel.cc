@@ -84,10 +84,11 @@ BaselineKernel RowsEmitter::run() {
     to.let(memory_, ir::call(ir::Function::dynamic_shared, Scalar::byte, {}, {Scalar::byte}));
   if (shape_.keeps) keep_rows(to);
   for (int level = 0; level < level_count(); ++level) reductions(to, level);
+  // A block must not end while others read its shared memory.
+  if (shape_.cluster > 1) to.emit(ir::Instr::cluster_arrive);
   row_values(to);
   point_values(to);
-  // A block must not end while others read its shared memory.
-  if (shape_.cluster > 1) to.emit(ir::Instr::cluster_barrier);
+  if (shape_.cluster > 1) to.emit(ir::Instr::cluster_wait);
   ir::Builder whole(out.kernel.body);
   prologue(whole, out);
   whole.add(std::move(body));
