@@ -47,6 +47,18 @@ Status DeviceMemory::fill(uint8_t byte, void* stream) const {
   return driver_->check(driver_->api().memory_fill(address(), byte, size_, stream), "filling GPU memory");
 }
 
+Result<HostMemory> HostMemory::allocate(std::shared_ptr<const Driver> driver, size_t bytes) {
+  HostMemory memory;
+  void* data = nullptr;
+  const Status status = driver->check(driver->api().host_allocate(&data, bytes),
+                                      "allocating " + std::to_string(bytes) + " page-locked bytes");
+  if (!status.ok()) return status;
+  memory.data_ = std::shared_ptr<char>(static_cast<char*>(data),
+                                       [driver](char* owned) { driver->api().host_free(owned); });
+  memory.size_ = bytes;
+  return memory;
+}
+
 Result<std::unique_ptr<Device>> Device::open(std::shared_ptr<const Driver> driver, int ordinal) {
   Result<DeviceInfo> info = driver->device(ordinal);
   if (!info) return info.status();

@@ -35,6 +35,21 @@ class DeviceMemory {
   size_t size_ = 0;
 };
 
+// Page-locked memory of the host, which a GPU copies to several times as fast as to other memory. Copies share one
+// allocation, freed with the last of them.
+class HostMemory {
+ public:
+  HostMemory() = default;
+  static Result<HostMemory> allocate(std::shared_ptr<const Driver> driver, size_t bytes);
+
+  char* data() const { return data_.get(); }
+  size_t size() const { return size_; }
+
+ private:
+  std::shared_ptr<char> data_;
+  size_t size_ = 0;
+};
+
 class Device {
  public:
   // Retains the primary context and makes it current for this thread. NO_DEVICE when there is no such GPU.

@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "core/base/few.h"
-#include "core/base/integers.h"
+#include "core/jit/spread.h"
 #include "core/jit/stream.h"
 
 namespace quern {
@@ -16,8 +16,6 @@ constexpr int kMaxDynamicSharedBytes = 8;           // CUfunction_attribute
 constexpr int kPreferredSharedCarveout = 9;         // CUfunction_attribute
 constexpr int kMostShared = 100;                    // CUshared_carveout, percent
 constexpr int kNonPortableClusterSizeAllowed = 14;  // CUfunction_attribute
-constexpr int kMultiprocessorCount = 16;            // CUdevice_attribute
-constexpr int kSharedBytesPerMultiprocessor = 81;   // CUdevice_attribute
 constexpr uint64_t kPortableClusterBlocks = 8;      // CUDA C++ Programming Guide, "Thread Block Clusters"
 
 constexpr uint64_t kBufferAlignment = 16, kWorkspaceAlignment = 256;  // what plan.h promises to kernels
@@ -73,38 +71,6 @@ uint64_t value_of(const LaunchArg& arg, const LaunchBuffers& buffers) {
   if (arg.kind == LaunchArg::Kind::output) return buffers.outputs[index];
   return arg.kind == LaunchArg::Kind::workspace ? buffers.workspace + index
                                                 : static_cast<uint64_t>(arg.value);
-}
-
-// The multiprocessors of the current context's device.
-struct Multiprocessors {
-  int count = 0, shared_bytes = 0;
-};
-
-Result<Multiprocessors> multiprocessors(const Driver& driver) {
-  Multiprocessors out;
-  int device = 0;
-  if (const int result = driver.api().context_device(&device)) return driver.check(result, "cuCtxGetDevice");
-  int result = driver.api().device_attribute(&out.count, kMultiprocessorCount, device);
-  if (!result)
-    result = driver.api().device_attribute(&out.shared_bytes, kSharedBytesPerMultiprocessor, device);
-  if (result) return driver.check(result, "cuDeviceGetAttribute");
-  return out;
-}
-
-// A launch that overlaps the one in front of it finds SMs that are partly taken, and gets some with room for one block more
-// than its share while others have one less: a kernel of two blocks an SM then takes as long as one of three. So
-// large blocks ask for as much shared memory as keeps any SM from taking more than its share. Clusters do not find
-// room everywhere; they are left alone.
-uint32_t evenly_spread_bytes(const Launch& launch, const Multiprocessors& sms) {
-  constexpr uint64_t kReserved = 1024, kGranule = 128;  // of shared memory, for each block
-  constexpr uint32_t kLarge = 8;                        // blocks of this part of an SM's shared memory
-  const uint64_t all = static_cast<uint64_t>(sms.shared_bytes);
-  if (!launch.overlaps || launch.cluster.count() > 1 || launch.shared_bytes < all / kLarge)
-    return launch.shared_bytes;
-  const auto blocks = static_cast<int64_t>(std::max<uint64_t>(1, launch.grid.count()));
-  const auto share = static_cast<uint64_t>(divide_up(blocks, std::max(1, sms.count)));
-  const uint64_t least = all / (share + 1) / kGranule * kGranule + kGranule;  // one more does not fit
-  return std::max(launch.shared_bytes, static_cast<uint32_t>(least - std::min(least, kReserved)));
 }
 
 }  // namespace
@@ -255,40 +221,26 @@ Status Launcher::load_module(Loaded* loaded) const {
   if (status.ok()) status = sms.status();
   for (size_t i = 0; i < plan_->launches.size() && status.ok(); ++i) {
     const Launch& launch = plan_->launches[i];
-    Function function{nullptr, evenly_spread_bytes(launch, *sms)};
+    Function function;
     status = driver_->check(api.module_function(&function.handle, loaded->module, launch.kernel.c_str()),
                             "kernel " + launch.kernel);
+    if (status.ok()) status = prefer_shared_memory(launch, function.handle);
+    if (status.ok()) function.shared_bytes = evenly_spread_bytes(*driver_, *sms, launch, function.handle);
     loaded->functions.push_back(function);
   }
-  for (size_t i = 0; i < plan_->launches.size() && status.ok(); ++i) status = prepare_function(*loaded, i);
+  for (size_t i = 0; i < plan_->launches.size() && status.ok(); ++i) status = allow_shared_memory(*loaded, i);
   if (!status.ok()) api.module_unload(loaded->module);
   return status;
 }
 
-// Dynamic shared memory must be opted into when it exceeds 48 KiB together with the kernel's static part,
-// which is not known here; so always. A kernel that is launched twice gets the greatest of what its launches
-// need.
-//
 // An SM divides its memory anew into L1 cache and shared memory only where no block runs. With programmatic dependent
 // launches there always is one, and the kernel that came first decides how many blocks of the next one an SM takes.
 // So all kernels of such a plan ask for the same division, the one that has room for most blocks.
-Status Launcher::prepare_function(const Loaded& loaded, size_t index) const {
-  const Launch& launch = plan_->launches[index];
-  void* const function = loaded.functions[index].handle;
-  uint32_t shared_bytes = 0;
-  uint64_t cluster_blocks = 1;
-  for (size_t i = 0; i < plan_->launches.size(); ++i)
-    if (plan_->launches[i].kernel == launch.kernel) {
-      shared_bytes = std::max(shared_bytes, loaded.functions[i].shared_bytes);
-      cluster_blocks = std::max(cluster_blocks, plan_->launches[i].cluster.count());
-    }
+Status Launcher::prefer_shared_memory(const Launch& launch, void* function) const {
   const DriverApi& api = driver_->api();
+  const uint64_t cluster_blocks = launch.cluster.count();
   Status status;
-  if (shared_bytes > 0)
-    status = driver_->check(
-        api.function_set(function, kMaxDynamicSharedBytes, static_cast<int>(shared_bytes)),
-        "kernel " + launch.kernel + ": " + std::to_string(shared_bytes) + " bytes of shared memory");
-  if (status.ok() && overlaps_)
+  if (overlaps_)
     status = driver_->check(api.function_set(function, kPreferredSharedCarveout, kMostShared),
                             "kernel " + launch.kernel + ": a preferred share of shared memory");
   if (status.ok() && cluster_blocks > kPortableClusterBlocks)
@@ -296,6 +248,21 @@ Status Launcher::prepare_function(const Loaded& loaded, size_t index) const {
         api.function_set(function, kNonPortableClusterSizeAllowed, 1),
         "kernel " + launch.kernel + ": clusters of " + std::to_string(cluster_blocks) + " blocks");
   return status;
+}
+
+// Dynamic shared memory must be opted into when it exceeds 48 KiB together with the kernel's static part,
+// which is not known here; so always. A kernel that is launched twice gets the greatest of what its launches
+// need.
+Status Launcher::allow_shared_memory(const Loaded& loaded, size_t index) const {
+  const std::string& kernel = plan_->launches[index].kernel;
+  uint32_t shared_bytes = 0;
+  for (size_t i = 0; i < plan_->launches.size(); ++i)
+    if (plan_->launches[i].kernel == kernel)
+      shared_bytes = std::max(shared_bytes, loaded.functions[i].shared_bytes);
+  if (shared_bytes == 0) return Status();
+  return driver_->check(driver_->api().function_set(loaded.functions[index].handle, kMaxDynamicSharedBytes,
+                                                    static_cast<int>(shared_bytes)),
+                        "kernel " + kernel + ": " + std::to_string(shared_bytes) + " bytes of shared memory");
 }
 
 // Calls use(arguments). Neither allocates nor makes text, unless something is wrong.

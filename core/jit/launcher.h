@@ -67,7 +67,8 @@ class Launcher {
   Status check_buffers(const LaunchBuffers& buffers) const;
   Result<const Loaded*> loaded_in(void* context);
   Status load_module(Loaded* loaded) const;
-  Status prepare_function(const Loaded& loaded, size_t index) const;
+  Status prefer_shared_memory(const Launch& launch, void* function) const;
+  Status allow_shared_memory(const Loaded& loaded, size_t index) const;
   class Call;
   template <class Use>
   Status with_call(const LaunchBuffers& buffers, void* stream, const Use& use);

@@ -41,6 +41,17 @@ Result<std::string> GuardedMemory::download() const {
   return bytes;
 }
 
+Result<bool> GuardedMemory::holds(std::string_view bytes, const HostMemory& through) const {
+  check(bytes.size() == bytes_, "as many bytes as it has");
+  for (size_t at = 0; at < bytes.size(); at += through.size()) {
+    const std::string_view piece = bytes.substr(at, through.size());
+    if (Status status = copy_from_gpu(*driver_, through.data(), address() + at, piece.size()); !status.ok())
+      return status;
+    if (piece != std::string_view(through.data(), piece.size())) return false;
+  }
+  return true;
+}
+
 Status GuardedMemory::fill(uint8_t byte, void* stream) const {
   if (bytes_ == 0) return {};
   return driver_->check(driver_->api().memory_fill(address(), byte, bytes_, stream), "filling GPU memory");

@@ -19,6 +19,8 @@ class GuardedMemory {
   size_t size() const { return bytes_; }
   Status upload(std::string_view bytes) const;
   Result<std::string> download() const;
+  // Whether these bytes, as many as it has, are what it holds. They are copied to `through`, piece by piece.
+  Result<bool> holds(std::string_view bytes, const HostMemory& through) const;
   Status fill(uint8_t byte, void* stream) const;
   // What was written into the guards: "3 bytes from 16 bytes before it on"; empty: nothing.
   Result<std::string> damage() const;

@@ -107,7 +107,7 @@ void launches_carry_grid_cluster_shared_memory_and_arguments(void**) {
   assert_ok(launch_on(launcher.get(), nullptr));
   assert_text_equal(
       log_text(),
-      std::string("load in context 1\nset first attribute 8 to 100000\nset first attribute 14 to 1\n") +
+      std::string("load in context 1\nset first attribute 14 to 1\nset first attribute 8 to 100000\n") +
           kBothLaunches);
 }
 
@@ -118,8 +118,8 @@ void kernels_that_overlap_ask_for_one_division_of_l1_and_shared_memory(void**) {
   plan.launches[1].overlaps = true;
   assert_ok(launcher_for(plan)->load(nullptr));
   assert_text_equal(log_text().substr(0, log_text().find("unload")),
-                    "load in context 1\nset first attribute 8 to 100000\nset first attribute 9 to 100\n"
-                    "set first attribute 14 to 1\nset second attribute 9 to 100\n");
+                    "load in context 1\nset first attribute 9 to 100\nset first attribute 14 to 1\n"
+                    "set second attribute 9 to 100\nset first attribute 8 to 100000\n");
 }
 
 // Of 132 SMs with 228 KiB each.
@@ -149,10 +149,33 @@ void blocks_that_overlap_are_spread_evenly(void**) {
   }
 }
 
-void clusters_that_overlap_ask_for_what_they_need(void**) {
+// Of eight GPCs of 16 or 17 SMs, each of which has room for as many clusters as it has blocks for.
+void clusters_that_overlap_are_spread_as_evenly_as_gpcs_let_them(void**) {
+  const auto device = open_device(0);
+  struct Case {
+    uint32_t clusters, blocks_of_each, shared_bytes, asked;
+  };
+  // One block an SM; two, as GPCs of 17 SMs leave one free; three where one more does not fit; as many as there is room for.
+  for (const Case& each : {Case{64, 2, 70000, 115840}, Case{65, 2, 70000, 76928}, Case{16, 8, 40000, 115840},
+                           Case{17, 8, 40000, 76928}, Case{66, 4, 57472, 57472}, Case{200, 4, 57472, 57472},
+                           Case{4, 2, 4096, 4096}}) {
+    Plan plan = two_kernel_plan();
+    Launch& launch = plan.launches[0];
+    launch.grid = {each.clusters * each.blocks_of_each, 1, 1};
+    launch.cluster = {each.blocks_of_each, 1, 1};
+    launch.shared_bytes = each.shared_bytes;
+    launch.overlaps = true;
+    steering().clear();
+    assert_ok(launch_on(launcher_for(plan).get(), nullptr));
+    assert_int_equal(count_in_log("overlapping shared " + std::to_string(each.asked) + " args"), 1);
+  }
+}
+
+void clusters_of_which_the_driver_knows_nothing_ask_for_what_they_need(void**) {
   const auto device = open_device(0);
   Plan plan = two_kernel_plan();
   plan.launches[0].overlaps = true;
+  steering().fail_once("cuOccupancyMaxActiveClusters", 1);
   assert_ok(launch_on(launcher_for(plan).get(), nullptr));
   assert_int_equal(count_in_log("cluster 16,1,1 overlapping shared 100000"), 1);
 }
@@ -491,7 +514,8 @@ int main() {
       cmocka_unit_test_setup(launches_carry_grid_cluster_shared_memory_and_arguments, set_up),
       cmocka_unit_test_setup(kernels_that_overlap_ask_for_one_division_of_l1_and_shared_memory, set_up),
       cmocka_unit_test_setup(blocks_that_overlap_are_spread_evenly, set_up),
-      cmocka_unit_test_setup(clusters_that_overlap_ask_for_what_they_need, set_up),
+      cmocka_unit_test_setup(clusters_that_overlap_are_spread_as_evenly_as_gpcs_let_them, set_up),
+      cmocka_unit_test_setup(clusters_of_which_the_driver_knows_nothing_ask_for_what_they_need, set_up),
       cmocka_unit_test_setup(tensor_maps_are_encoded_once_a_buffer, set_up),
       cmocka_unit_test_setup(a_module_is_loaded_once_a_context_and_unloaded_with_the_launcher, set_up),
       cmocka_unit_test_setup(threads_share_one_module, set_up),

@@ -270,6 +270,22 @@ void the_budget_ends_it_with_the_best_so_far(void**) {
   assert_true(result.timings.size() < 20);
 }
 
+// Of which rounds later on take much less.
+void a_slow_first_time_does_not_use_up_the_budget(void**) {
+  FakeBench bench;
+  bench.programs["baseline"].us = 20;
+  bench.programs["p2"].us = 4;
+  bool first = true;
+  bench.programs["baseline"].on_time = [&] {
+    if (std::exchange(first, false)) std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  };
+  MeasureOptions options;
+  options.budget = std::chrono::milliseconds(1500);
+  const Measured result = run(bench, programs(6), options);
+  assert_int_equal(result.end, MeasureEnd::finished);
+  assert_string_equal(result.code().c_str(), "p2");
+}
+
 void it_can_be_cancelled(void**) {
   FakeBench bench;
   std::atomic<bool> cancel = false;
@@ -472,6 +488,7 @@ int main() {
       cmocka_unit_test(one_of_several_that_hangs_is_found),
       cmocka_unit_test(a_first_better_plan_is_reported_once),
       cmocka_unit_test(the_budget_ends_it_with_the_best_so_far),
+      cmocka_unit_test(a_slow_first_time_does_not_use_up_the_budget),
       cmocka_unit_test(it_can_be_cancelled),
       cmocka_unit_test(it_stops_when_nothing_better_can_be_expected),
       cmocka_unit_test(a_busy_gpu_is_not_measured),

@@ -356,6 +356,18 @@ int cuFuncSetAttribute(void* function, int attribute, int value) {
   return value > 227 * 1024 ? kInvalidValue : kOk;
 }
 
+// Of four GPCs of 16 SMs with 228 KiB each, and four of 17.
+int cuOccupancyMaxActiveClusters(int* clusters, void* function, const CuLaunchConfig* config) {
+  const Lock lock(fake().mutex);
+  if (const int result = planned("cuOccupancyMaxActiveClusters")) return result;
+  if (config->shared_bytes > static_cast<Function*>(function)->shared_limit) return kInvalidValue;
+  const uint32_t* const cluster = config->attributes[0].cluster;
+  const uint32_t blocks = 228 * 1024 / (config->shared_bytes + 1024),
+                 size = cluster[0] * cluster[1] * cluster[2];
+  *clusters = static_cast<int>(4 * (16 * blocks / size) + 4 * (17 * blocks / size));
+  return kOk;
+}
+
 // The first word of an encoded map is the address, so that launches show it as an argument.
 int cuTensorMapEncodeTiled(quern::CuTensorMap* map, int dtype, uint32_t rank, void* address,
                            const uint64_t* extents, const uint64_t* strides, const uint32_t* box,
@@ -397,6 +409,18 @@ int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
   if (const int result = unless_capturing("cuMemAlloc_v2")) return result;
   *address = reinterpret_cast<uint64_t>(aligned_alloc(256, (bytes + 255) / 256 * 256));
   return *address ? kOk : 2;
+}
+
+int cuMemAllocHost_v2(void** memory, size_t bytes) {
+  const Lock lock(fake().mutex);
+  if (const int result = unless_capturing("cuMemAllocHost_v2")) return result;
+  *memory = malloc(bytes);
+  return *memory ? kOk : 2;
+}
+
+int cuMemFreeHost(void* memory) {
+  free(memory);
+  return kOk;
 }
 
 // All memory is on device 0. Only the ordinal can be asked for.
