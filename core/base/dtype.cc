@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/base/dtype_info.h"
+#include "core/base/elements.h"
 #include "core/base/status.h"
 
 namespace quern {
@@ -137,6 +138,32 @@ void store_element(void* data, DType dtype, int64_t index, double value) {
     return store<kDTypes[number - 1]>(at, value);
 #include "core/base/dtype.def"
   }
+}
+
+void store_elements(void* data, DType dtype, int64_t index, std::span<const double> values) {
+  const auto bytes = static_cast<int64_t>(dtype_size(dtype));
+  char* at = static_cast<char*>(data) + index * bytes;
+  switch (dtype) {
+#define QUERN_DTYPE(number, id, ...)                                                      \
+  case DType::id:                                                                         \
+    for (const double value : values) store<kDTypes[number - 1]>(at, value), at += bytes; \
+    return;
+#include "core/base/dtype.def"
+  }
+}
+
+bool all_finite(const void* data, DType dtype, int64_t count) {
+  const auto bytes = static_cast<int64_t>(dtype_size(dtype));
+  const char *at = static_cast<const char*>(data), *end = at + count * bytes;
+  switch (dtype) {
+#define QUERN_DTYPE(number, id, ...)                                   \
+  case DType::id:                                                      \
+    for (; at < end; at += bytes)                                      \
+      if (!std::isfinite(load<kDTypes[number - 1]>(at))) return false; \
+    return true;
+#include "core/base/dtype.def"
+  }
+  fatal(__FILE__, __LINE__, "no such dtype");
 }
 
 double round_to(DType dtype, double value) {

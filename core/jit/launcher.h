@@ -35,7 +35,7 @@ class Launcher {
   Launcher& operator=(const Launcher&) = delete;
 
   // Loads the plan's code into the context of `stream` (a CUstream; a default stream means the current
-  // context), unless it is there. Tens of microseconds the first time. launch() does it by itself.
+  // context), unless it is there. Tens of microseconds the first time, and a few more calls of the driver for clusters that overlap. launch() does it by itself.
   Status load(void* stream);
   // Enqueues the plan's launches in order and returns. Once loaded it does not wait, and in a capture it
   // allocates no GPU memory, so that it may be captured into a CUDA graph. The third call on a stream makes a

@@ -20,7 +20,7 @@ Result<Multiprocessors> multiprocessors(const Driver& driver);
 // than its share while others have one less: a kernel of two blocks an SM then takes as long as one of three. So
 // large blocks ask for as much shared memory as keeps any SM from taking more than its share. Clusters do not find room
 // everywhere, as their blocks are of one GPC: their share is the least with which the driver has room for all at once, if
-// there is one. Raises the function's limit of dynamic shared memory to ask it.
+// there is one. To ask that, it sets the function's limit of dynamic shared memory, which is for the caller to set again.
 uint32_t evenly_spread_bytes(const Driver& driver, const Multiprocessors& sms, const Launch& launch,
                              void* function);
 

@@ -71,12 +71,24 @@ std::vector<int64_t> sample(int64_t count, uint64_t seed) {
 
 std::vector<Case> make_cases(const Graph& graph, unsigned threads) {
   std::vector<Case> cases(1 + hostile_classes().size());
-  run_on_threads(cases.size(), threads, [&](size_t i) {
+  const size_t inputs = graph.inputs.size();
+  for (size_t i = 0; i < cases.size(); ++i) {
     cases[i].name = i ? hostile_classes()[i - 1].name : "random";
-    cases[i].inputs =
-        i > 0 ? hostile_inputs(graph, hostile_classes()[i - 1], 1) : random_inputs(graph, 1);
-    cases[i].special = has_special_numbers(graph, cases[i].inputs);
+    cases[i].inputs.resize(inputs);
+  }
+  // Each hostile input by itself, as those of large tensors take a while.
+  run_on_threads(1 + hostile_classes().size() * inputs, threads, [&](size_t task) {
+    if (task == 0) {
+      cases[0].inputs = random_inputs(graph, 1);
+      return;
+    }
+    const size_t cls = (task - 1) / inputs, input = (task - 1) % inputs;
+    std::vector<bool> asked(inputs);
+    asked[input] = true;
+    cases[1 + cls].inputs[input] = std::move(hostile_inputs(graph, hostile_classes()[cls], 1, asked)[input]);
   });
+  run_on_threads(cases.size(), threads,
+                 [&](size_t i) { cases[i].special = has_special_numbers(graph, cases[i].inputs); });
   return cases;
 }
 

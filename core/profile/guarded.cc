@@ -42,7 +42,8 @@ Result<std::string> GuardedMemory::download() const {
 }
 
 Result<bool> GuardedMemory::holds(std::string_view bytes, const HostMemory& through) const {
-  check(bytes.size() == bytes_, "as many bytes as it has");
+  check(bytes.size() == bytes_ && through.size() > 0,
+        "as many bytes as it has, by pieces that are not empty");
   for (size_t at = 0; at < bytes.size(); at += through.size()) {
     const std::string_view piece = bytes.substr(at, through.size());
     if (Status status = copy_from_gpu(*driver_, through.data(), address() + at, piece.size()); !status.ok())

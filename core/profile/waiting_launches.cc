@@ -13,7 +13,8 @@ namespace {
 
 constexpr int kRounds = 25, kRoundsOfOthers = 11;  // of the first launch, and of later ones
 
-// Whether waiting may gain: other kernels are kept from taking more than their share of an SM (core/jit/launcher.cc).
+// Whether waiting may gain. Other blocks than those of clusters are kept from taking more than their share of an SM wherever
+// there are SMs (core/jit/spread.h).
 bool may_gain(const Plan& plan, size_t launch) {
   return plan.launches[launch].overlaps && (launch == 0 || plan.launches[launch].cluster.count() > 1);
 }

@@ -1,6 +1,6 @@
 // Whether a launch of a plan begins while what is in front of it ends is asked of the GPU. The first one finds less of the caches and of
 // the SMs beside a kernel of the caller, and to some that costs more than a launch takes. Clusters go where there is room for one, and
-// behind a kernel that leaves some SMs free all may end up on those.
+// behind a kernel that leaves some SMs free all may end up on those where they cannot be spread evenly (core/jit/spread.h).
 #pragma once
 
 #include "core/profile/bench.h"

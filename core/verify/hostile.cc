@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/base/dtype_info.h"
+#include "core/base/elements.h"
 #include "core/base/random.h"
 #include "core/verify/evaluate.h"
 #include "core/verify/lengths.h"
@@ -58,11 +59,18 @@ Doubles uniform(size_t count, Random& random, double scale) {
 template <class F>
 void for_each_cell(const Ints& shape, const Ints& tile, uint64_t salt, F f) {
   Ints at(shape.size(), 0);
-  for (size_t element = 0, count = count_of(shape); element < count; ++element) {
-    uint64_t cell = salt;
-    for (size_t d = 0; d < shape.size(); ++d) cell = mix(cell, static_cast<uint64_t>(at[d] / tile[d]));
-    f(element, cell, at);
-    for (size_t d = shape.size(); d-- > 0;) {
+  if (shape.empty()) return f(size_t{0}, salt, at);
+  const size_t last = shape.size() - 1;
+  for (size_t element = 0, count = count_of(shape); element < count;) {
+    uint64_t row = salt, cell = 0;
+    for (size_t d = 0; d < last; ++d) row = mix(row, static_cast<uint64_t>(at[d] / tile[d]));
+    int64_t cells = 0, left = 0;  // of the last dimension, and elements of this one
+    for (at[last] = 0; at[last] < shape[last]; ++at[last], --left) {
+      if (left == 0) cell = mix(row, static_cast<uint64_t>(cells++)), left = tile[last];
+      f(element++, cell, at);
+    }
+    at[last] = 0;
+    for (size_t d = last; d-- > 0;) {
       if (++at[d] < shape[d]) break;
       at[d] = 0;
     }
@@ -293,8 +301,11 @@ std::string place(const TensorDesc& desc, const Doubles& elements) {
   std::optional<int64_t> first;
   bool both = false;
   size_t next = 0;
-  for_each_offset(desc.shape, desc.strides, 0,
-                  [&](int64_t at) { store_element(buffer.data(), desc.dtype, at, elements[next++]); });
+  if (desc.strides == dense_strides(desc.shape))
+    store_elements(buffer.data(), desc.dtype, 0, elements);
+  else
+    for_each_offset(desc.shape, desc.strides, 0,
+                    [&](int64_t at) { store_element(buffer.data(), desc.dtype, at, elements[next++]); });
   if (desc.dtype != DType::boolean) return buffer;
   for_each_offset(desc.shape, desc.strides, 0, [&](int64_t at) {
     if (!first) first = at;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "core/base/elements.h"
 #include "core/base/random.h"
 #include "core/graph/decompose.h"
 #include "core/verify/lengths.h"
@@ -47,7 +48,9 @@ bool has_special_numbers(const Graph& graph, const std::vector<std::string>& inp
   const std::vector<TensorDesc> descs = graph.input_descs();
   bool special = false;
   for (size_t i = 0; i < inputs.size() && !special; ++i)
-    if (is_float(descs[i].dtype))
+    if (is_float(descs[i].dtype) && descs[i].strides == dense_strides(descs[i].shape))
+      special = !all_finite(inputs[i].data(), descs[i].dtype, descs[i].element_count());
+    else if (is_float(descs[i].dtype))
       for_each_offset(descs[i].shape, descs[i].strides, 0, [&](int64_t at) {
         special |= !std::isfinite(load_element(inputs[i].data(), descs[i].dtype, at));
       });
@@ -72,13 +75,17 @@ std::string write_buffer(const TensorDesc& desc, const RealTensor& elements) {
 std::string random_buffer(const TensorDesc& desc, uint64_t seed, double scale) {
   Random random(seed);
   std::string buffer(static_cast<size_t>(desc.span()) * dtype_size(desc.dtype), '\0');
-  for (int64_t at = 0; at < desc.span(); ++at) {
-    const uint64_t bits = random.bits();
-    const double unit = static_cast<double>(bits >> 11) * 0x1p-53;
-    double value = scale * (2 * unit - 1);
-    if (desc.dtype == DType::i32) value = static_cast<double>(bits % 17) - 8;
-    if (desc.dtype == DType::boolean) value = static_cast<double>(bits >> 63);
-    store_element(buffer.data(), desc.dtype, at, value);
+  std::vector<double> values;
+  for (int64_t at = 0; at < desc.span(); at += static_cast<int64_t>(values.size())) {
+    values.resize(static_cast<size_t>(std::min<int64_t>(desc.span() - at, 4096)));
+    for (double& value : values) {
+      const uint64_t bits = random.bits();
+      const double unit = static_cast<double>(bits >> 11) * 0x1p-53;
+      value = desc.dtype == DType::i32       ? static_cast<double>(bits % 17) - 8
+              : desc.dtype == DType::boolean ? static_cast<double>(bits >> 63)
+                                             : scale * (2 * unit - 1);
+    }
+    store_elements(buffer.data(), desc.dtype, at, values);
   }
   return buffer;
 }

@@ -1,8 +1,11 @@
 // Conversions between element types, over all values of narrow ones and around every boundary between them.
 #include <bit>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "core/base/dtype_info.h"
+#include "core/base/elements.h"
 #include "tests/support/test.h"
 
 using namespace quern;
@@ -79,6 +82,30 @@ static void names_parse(void**) {
   assert_false(parse_dtype("f64").has_value());
 }
 
+static void several_elements_are_as_one_by_one(void**) {
+  const std::vector<double> values = {0, -1, 0.3, 65519, 65520, -1e39, 1e-8, INFINITY, -INFINITY, NAN, 7.5};
+  for (DType dtype : kAllDTypes) {
+    std::string together(dtype_size(dtype) * (values.size() + 2), '\x5a'), alone = together;
+    store_elements(together.data(), dtype, 1, values);
+    for (size_t i = 0; i < values.size(); ++i)
+      store_element(alone.data(), dtype, static_cast<int64_t>(i + 1), values[i]);
+    assert_true(together == alone);
+  }
+}
+
+static void what_is_not_finite_is_found_wherever_it_stands(void**) {
+  constexpr int64_t kCount = 9;
+  for (DType dtype : kAllDTypes)
+    for (int64_t at = 0; at < kCount; ++at)
+      for (const double value : {double{INFINITY}, double{NAN}, 448.0}) {
+        std::string buffer(dtype_size(dtype) * kCount, '\0');
+        assert_true(all_finite(buffer.data(), dtype, kCount));
+        store_element(buffer.data(), dtype, at, value);
+        assert_true(all_finite(buffer.data(), dtype, kCount) == std::isfinite(round_to(dtype, value)));
+        assert_true(all_finite(buffer.data(), dtype, at));
+      }
+}
+
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(every_narrow_number_survives),
@@ -87,6 +114,8 @@ int main() {
       cmocka_unit_test(overflow_is_infinite),
       cmocka_unit_test(one_rounding_only),
       cmocka_unit_test(integers_and_truth_values),
+      cmocka_unit_test(several_elements_are_as_one_by_one),
+      cmocka_unit_test(what_is_not_finite_is_found_wherever_it_stands),
       cmocka_unit_test(names_parse),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -180,6 +180,23 @@ void clusters_of_which_the_driver_knows_nothing_ask_for_what_they_need(void**) {
   assert_int_equal(count_in_log("cluster 16,1,1 overlapping shared 100000"), 1);
 }
 
+// Asking for the share of the second one lowers the limit that the first one needs.
+void a_kernel_that_is_launched_twice_may_have_what_either_asks_for(void**) {
+  const auto device = open_device(0);
+  Plan plan = two_kernel_plan();
+  plan.launches[1] = plan.launches[0];
+  for (const uint32_t clusters : {64, 65}) {
+    Launch& launch = plan.launches[clusters - 64];
+    launch.grid = {2 * clusters, 1, 1};
+    launch.cluster = {2, 1, 1};
+    launch.shared_bytes = 70000;
+    launch.overlaps = true;
+  }
+  assert_ok(launch_on(launcher_for(plan).get(), nullptr));
+  assert_int_equal(count_in_log("overlapping shared 115840 args"), 1);
+  assert_int_equal(count_in_log("overlapping shared 76928 args"), 1);
+}
+
 void tensor_maps_are_encoded_once_a_buffer(void**) {
   const auto device = open_device(0);
   Plan plan = two_kernel_plan();
@@ -516,6 +533,7 @@ int main() {
       cmocka_unit_test_setup(blocks_that_overlap_are_spread_evenly, set_up),
       cmocka_unit_test_setup(clusters_that_overlap_are_spread_as_evenly_as_gpcs_let_them, set_up),
       cmocka_unit_test_setup(clusters_of_which_the_driver_knows_nothing_ask_for_what_they_need, set_up),
+      cmocka_unit_test_setup(a_kernel_that_is_launched_twice_may_have_what_either_asks_for, set_up),
       cmocka_unit_test_setup(tensor_maps_are_encoded_once_a_buffer, set_up),
       cmocka_unit_test_setup(a_module_is_loaded_once_a_context_and_unloaded_with_the_launcher, set_up),
       cmocka_unit_test_setup(threads_share_one_module, set_up),

@@ -9,7 +9,9 @@
 #include <map>
 
 #include "core/graph/text.h"
+#include "core/jit/device.h"
 #include "core/jit/library.h"
+#include "core/profile/guarded.h"
 #include "core/profile/measure.h"
 #include "core/profile/reference_program.h"
 #include "core/verify/reference.h"
@@ -177,6 +179,31 @@ void each_broken_rule_is_named(void**) {
   };
   for (const auto& rule : rules) assert_contains(check_of(*bench, rule.kernel).wrong, rule.wrong);
   assert_string_equal(check_of(*bench, "right").wrong.c_str(), "");  // and nothing of it stays
+}
+
+void memory_is_looked_at_in_pieces(void**) {
+  auto driver = Driver::open();
+  assert_ok(driver);
+  auto device = Device::open(*driver);
+  assert_ok(device);
+  const auto pieces = HostMemory::allocate(*driver, 64);
+  assert_ok(pieces);
+  std::string bytes;
+  for (int i = 0; i < 1000; ++i) bytes += static_cast<char>(i * i);
+  auto memory = GuardedMemory::allocate(**device, bytes.size());
+  assert_ok(memory);
+  assert_ok(memory->upload(bytes));
+  auto holds = [&](const std::string& wanted) {
+    const Result<bool> same = memory->holds(wanted, *pieces);
+    assert_ok(same);
+    return *same;
+  };
+  assert_true(holds(bytes));
+  for (const size_t at : {0, 63, 64, 700, 999}) {
+    std::string other = bytes;
+    other[at] ^= 1;
+    assert_false(holds(other));
+  }
 }
 
 // The same with the reference on the GPU, kept for all cases or computed for each check.
@@ -348,6 +375,7 @@ int main() {
       cmocka_unit_test(a_right_program_is_compared_in_all_elements),
       cmocka_unit_test(a_sample_is_compared_when_time_is_short),
       cmocka_unit_test(each_broken_rule_is_named),
+      cmocka_unit_test(memory_is_looked_at_in_pieces),
       cmocka_unit_test(the_reference_may_be_on_the_gpu),
       cmocka_unit_test(times_are_of_one_launch),
       cmocka_unit_test(a_part_is_timed_behind_what_it_reads),

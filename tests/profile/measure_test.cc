@@ -132,7 +132,7 @@ void a_first_launch_waits_where_that_is_faster(void**) {
   }
 }
 
-// Clusters may end up on the SMs that the launch in front leaves free; others are spread anyway.
+// Clusters may end up on the SMs that the launch in front leaves free where they cannot be spread evenly; others always are.
 void clusters_wait_where_that_is_faster(void**) {
   FakeBench bench;
   bench.launch_us = [](const Launch& launch) {

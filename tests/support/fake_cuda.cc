@@ -46,10 +46,12 @@ enum Error {
 struct Context {
   unsigned long long id;
 };
+struct Function;
 struct Module {
   Context* context;
   bool any_kernel;
   std::map<std::string, int> argument_counts;
+  std::map<std::string, Function*> functions;  // that were asked for: one a name
 };
 struct Function {
   Module* module;
@@ -322,7 +324,7 @@ int cuModuleLoadData(void** module, const void* image) {
   const char* text = static_cast<const char*>(image);
   const bool elf = memcmp(text, "\177ELF", 4) == 0;
   if (!elf && memcmp(text, "FAKE", 4) != 0) return kInvalidImage;
-  auto* loaded = new Module{current(), elf, {}};
+  auto* loaded = new Module{current(), elf, {}, {}};
   std::istringstream words(elf ? "" : text + 4);
   for (std::string word; words >> word;) {
     const size_t colon = word.find(':');
@@ -343,7 +345,9 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
   const Lock lock(fake().mutex);
   Module* loaded = static_cast<Module*>(module);
   if (!loaded->any_kernel && !loaded->argument_counts.count(name)) return kNotFound;
-  *function = new Function{loaded, name};
+  Function*& one = loaded->functions[name];
+  if (!one) one = new Function{loaded, name};
+  *function = one;
   return kOk;
 }
 
