@@ -30,6 +30,9 @@ class KernelRace {
                const std::map<size_t, LaunchRange>& launches);
   // What all of it takes.
   void timed(size_t number, double us);
+  // Whether its launches take longer together than one by one, as clusters do that all go to the SMs which the launch in front
+  // leaves free, and one by one hardly more than `best_us`.
+  bool crowd(size_t number, double best_us) const;
 
   // The fastest kernels of the muGraph that is expected to take the least with them; nothing where such a program has entered. It must
   // be made and checked like any other.

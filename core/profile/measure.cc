@@ -205,12 +205,20 @@ class Race {
     published_ = true;
     try_one(std::move(made));
   }
+  void settle(Entrant& entrant) {
+    TimedProgram settled{entrant.id, entrant.plan, entrant.tf32, {}};
+    settle_launches(bench_, settled);
+    entrant.id = settled.id;
+    entrant.plan = std::move(settled.plan);
+    if (!settled.time.cold.empty()) note_time(entrant, std::move(settled.time));
+  }
 
   // The quick rounds of a program that is right, beside the best so far.
   void race(Entrant* entrant) {
     std::vector<Entrant*> pair{entrant};
     if (best_) pair.insert(pair.begin(), best_);
     if (!time(pair, kQuickRounds) || !is_here(entrant)) return;
+    if (kernels_.crowd(entrant->number, best_ ? best_->cold() : entrant->cold())) settle(*entrant);
     note_model(*entrant);
     if (best_ && entrant->cold() > kFarBehind * best_->cold()) return drop(entrant);
     if (best_ && !(entrant->cold() < best_->cold())) return;
@@ -378,11 +386,7 @@ class Race {
       return;
     }
     winner_ = winner->number;
-    TimedProgram settled{winner->id, winner->plan, winner->tf32, {}};
-    settle_launches(bench_, settled);
-    winner->id = settled.id;
-    winner->plan = std::move(settled.plan);
-    if (!settled.time.cold.empty()) note_time(*winner, std::move(settled.time));
+    settle(*winner);
     result_.cold_us = winner->cold();
     result_.replaces = programs_[winner->number].name() != options_.standing;
     result_.plan = encode_plan(measured(*winner));

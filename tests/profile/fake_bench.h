@@ -26,6 +26,7 @@ class FakeBench : public Bench {
   double noise = 0.01;                        // relative, of each round
   std::function<double(int round)> slowdown;  // of everything in a round, counted over all calls
   std::function<double(const Launch&)> launch_us;  // what each launch takes, whatever the behaviour says
+  std::function<double(const Launch&)> crowded_us;  // and more, where it is timed with others
   Result<double> disturbed = 0.0;
   Status lost;  // of all calls
 
@@ -40,8 +41,11 @@ class FakeBench : public Bench {
     if (Status status = programs[plan.cubin].add; !status.ok()) return status;
     loaded[++last_] = plan.cubin;
     beside_[last_] = !plan.launches.empty() && plan.launches[0].overlaps;
-    for (size_t i = timed.first; launch_us && i < std::min(timed.end, plan.launches.size()); ++i)
+    const size_t end = std::min(timed.end, plan.launches.size());
+    for (size_t i = timed.first; launch_us && i < end; ++i) {
       launches_us_[last_] += launch_us(plan.launches[i]);
+      if (crowded_us && end - timed.first > 1) launches_us_[last_] += crowded_us(plan.launches[i]);
+    }
     return last_;
   }
   void remove(uint32_t plan) override { loaded.erase(plan); }
