@@ -1,7 +1,5 @@
 #include "core/optimize/prove_program.h"
 
-#include <map>
-
 #include "core/base/facts.h"
 
 namespace quern {
@@ -28,17 +26,41 @@ std::string question_of(const LaunchedKernel& code) {
 
 }  // namespace
 
+std::optional<Proof> KnownProofs::find(const std::string& question) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = proofs_.find(question);
+  return found == proofs_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void KnownProofs::add(const std::string& question, const Proof& proof) {
+  const std::lock_guard lock(mutex_);
+  proofs_.emplace(question, proof);
+}
+
+size_t KnownProofs::size() const {
+  const std::lock_guard lock(mutex_);
+  return proofs_.size();
+}
+
 std::vector<KernelProof> prove_program(const Emitted& program, Solver* solver,
-                                       std::chrono::milliseconds limit) {
+                                       std::chrono::milliseconds limit, KnownProofs* known) {
+  KnownProofs own;
+  KnownProofs& all = known ? *known : own;
   std::vector<KernelProof> out;
-  std::map<std::string, size_t> known;
-  for (size_t i = 0; i < program.code.size(); ++i) {
-    const LaunchedKernel& code = program.code[i];
-    const auto [at, fresh] = known.try_emplace(question_of(code), out.size());
-    if (fresh)
-      out.push_back({code.kernel.name, 1, prove_kernel(code.kernel, code.facts, {limit, solver})});
-    else
+  std::map<std::string, size_t> asked;
+  for (const LaunchedKernel& code : program.code) {
+    const std::string question = question_of(code);
+    const auto [at, fresh] = asked.try_emplace(question, out.size());
+    if (!fresh) {
       ++out[at->second].launches;
+      continue;
+    }
+    std::optional<Proof> proof = all.find(question);
+    if (!proof) {
+      proof = prove_kernel(code.kernel, code.facts, {limit, solver});
+      all.add(question, *proof);
+    }
+    out.push_back({code.kernel.name, 1, std::move(*proof)});
   }
   return out;
 }

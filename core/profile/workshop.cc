@@ -144,7 +144,8 @@ Result<Plan> Workshop::make_searched(const Program& program, ArithmeticVerifier&
   auto verdict = verdict_on(program.mugraph, *mugraph);
   if (!verdict) return verdict.status();
   const std::unique_ptr<Solver> solver = options_.make_solver ? options_.make_solver() : nullptr;
-  const std::vector<KernelProof> proofs = prove_program(*emitted, solver.get());
+  const std::vector<KernelProof> proofs =
+      prove_program(*emitted, solver.get(), ProveOptions{}.limit, &proofs_);
   if (const KernelProof* wrong = find_disproof(proofs))
     return refused(ErrorCode::INTERNAL,
                    "a bug of the emitter: " + wrong->kernel + " is " + wrong->proof.summary());

@@ -15,6 +15,7 @@
 #include "core/graph/graph.h"
 #include "core/jit/compiler.h"
 #include "core/optimize/program.h"
+#include "core/optimize/prove_program.h"
 #include "core/prove/solver.h"
 
 namespace quern {
@@ -65,6 +66,7 @@ class Workshop {
   Compiler* const compiler_;
   const WorkshopOptions options_;
   const std::string graph_text_;
+  KnownProofs proofs_;
 
   std::mutex mutex_;  // guards all below
   std::condition_variable changed_;

@@ -37,6 +37,28 @@ void every_kernel_is_proved_once(void**) {
   assert_text_equal(proof_fact(proofs), fact + "\n");
 }
 
+// The second time there is no solver that could prove anything.
+void what_is_known_is_not_proved_again(void**) {
+  const std::unique_ptr<Solver> solver = make_z3_solver();
+  if (!solver) skip_test("built without Z3");
+  Emitted program = emitted();
+  KnownProofs known;
+  const std::vector<KernelProof> first = prove_program(program, solver.get(), ProveOptions{}.limit, &known);
+  assert_int_equal(known.size(), first.size());
+  for (LaunchedKernel& code : program.code) code.kernel.name += "_of_another_program";
+  const std::vector<KernelProof> second = prove_program(program, nullptr, ProveOptions{}.limit, &known);
+  assert_int_equal(second.size(), first.size());
+  for (size_t i = 0; i < second.size(); ++i) {
+    assert_true(second[i].proof.proved());
+    assert_text_equal(second[i].kernel, first[i].kernel + "_of_another_program");
+    assert_int_equal(second[i].launches, first[i].launches);
+  }
+  // Another launch is another question.
+  program.code.back().facts.grid.x -= 1;
+  static_cast<void>(prove_program(program, solver.get(), ProveOptions{}.limit, &known));
+  assert_int_equal(known.size(), first.size() + 1);
+}
+
 void a_wrong_launch_is_disproved(void**) {
   const std::unique_ptr<Solver> solver = make_z3_solver();
   if (!solver) skip_test("built without Z3");
@@ -57,8 +79,8 @@ void intervals_alone_disprove_nothing(void**) {
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(every_kernel_is_proved_once),
-                              cmocka_unit_test(a_wrong_launch_is_disproved),
-                              cmocka_unit_test(intervals_alone_disprove_nothing)};
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(every_kernel_is_proved_once), cmocka_unit_test(what_is_known_is_not_proved_again),
+      cmocka_unit_test(a_wrong_launch_is_disproved), cmocka_unit_test(intervals_alone_disprove_nothing)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
