@@ -76,8 +76,10 @@ std::vector<Case> make_cases(const Graph& graph, unsigned threads) {
     cases[i].name = i ? hostile_classes()[i - 1].name : "random";
     cases[i].inputs.resize(inputs);
   }
-  // Each hostile input by itself, as those of large tensors take a while.
-  run_on_threads(1 + hostile_classes().size() * inputs, threads, [&](size_t task) {
+  // Each hostile input by itself, as those of large tensors take a while; not more at once than there are classes, as each takes
+  // several times its memory.
+  const unsigned at_once = std::min(threads, static_cast<unsigned>(cases.size()));
+  run_on_threads(1 + hostile_classes().size() * inputs, at_once, [&](size_t task) {
     if (task == 0) {
       cases[0].inputs = random_inputs(graph, 1);
       return;

@@ -51,28 +51,33 @@ size_t KernelRace::family_of(const Program& program, const MuGraph& mugraph, con
 }
 
 Status KernelRace::enter(size_t number, const Program& program, const Plan& plan, bool tf32,
-                         const std::map<size_t, LaunchRange>& launches) {
+                         const std::map<size_t, LaunchRange>& launches, bool may_be) {
   const auto mugraph = parse_mugraph(program.mugraph);
   const auto schedule = parse_schedule(program.schedule);
   if (!mugraph || !schedule || schedule->kernels.size() != mugraph->kernels.size() || launches.empty())
     return {};
-  Entered entered{family_of(program, *mugraph, *schedule), {}, 0};
+  Entered entered{family_of(program, *mugraph, *schedule), {}, 0, false};
   Family& family = families_[entered.family];
   family.schedules.insert(print_schedule(*schedule));
   if (family.places.size() < 2 || broken_) return {};
   const auto start = Clock::now();
   Status status;
+  size_t of_places = 0;
   for (const auto& [first, place_number] : family.places) {
     Place& place = places_[place_number];
     const size_t end = first + place.kernels.size();
     const Schedule own = kernels_of(*schedule, {first, end});
     entered.ways.push_back(print_schedule(own));
     const std::string& way = entered.ways.back();
-    if (place.seen.contains(way) || !launches.contains(first) || !launches.contains(end - 1)) continue;
-    status = race(place, way, own.kernels, plan, tf32, {launches.at(first).first, launches.at(end - 1).end});
+    if (!launches.contains(first) || !launches.contains(end - 1)) continue;
+    const LaunchRange range{launches.at(first).first, launches.at(end - 1).end};
+    of_places += range.end - range.first;
+    if (place.seen.contains(way) || !may_be) continue;
+    status = race(place, way, own.kernels, plan, tf32, range);
     broken_ = status.code() == ErrorCode::WORKER;
     if (broken_ || status.code() == ErrorCode::NO_DEVICE) break;
   }
+  entered.whole = of_places == plan.launches.size();
   entered_[number] = std::move(entered);
   seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
   return status.code() == ErrorCode::NO_DEVICE ? status : Status();
@@ -113,7 +118,8 @@ void KernelRace::timed(size_t number, double us) {
 bool KernelRace::crowd(size_t number, double best_us) const {
   const auto found = entered_.find(number);
   if (found == entered_.end()) return false;
-  const auto& [family, ways, us] = found->second;
+  const auto& [family, ways, us, whole] = found->second;
+  if (!whole) return false;
   double in_turn = 0;
   for (size_t i = 0; i < ways.size(); ++i) {
     const auto& seen = places_[families_[family].places[i].second].seen;

@@ -75,7 +75,6 @@ class Race {
   };
 
   // ---- the end ----
-
   bool going() {
     if (!over_ && options_.cancel && *options_.cancel) end(MeasureEnd::cancelled, "it was cancelled");
     return !over_;
@@ -105,7 +104,6 @@ class Race {
   }
 
   // ---- programs come in ----
-
   void refuse(size_t program, const std::string& why) {
     timings_[program].refusal = why.empty() ? "refused" : why;
     tried_.insert(program);
@@ -146,9 +144,9 @@ class Race {
   }
 
   void race_kernels(const Entrant& entrant, const std::map<size_t, LaunchRange>& launches) {
-    if (kernels_.seconds() > kKernelShare * seconds_since(start_)) return;
-    const Status status =
-        kernels_.enter(entrant.number, programs_[entrant.number], entrant.plan, entrant.tf32, launches);
+    const bool may_time = kernels_.seconds() <= kKernelShare * seconds_since(start_);
+    const Status status = kernels_.enter(entrant.number, programs_[entrant.number], entrant.plan,
+                                         entrant.tf32, launches, may_time);
     if (!status.ok()) end(MeasureEnd::lost, status.message());
   }
 
@@ -205,9 +203,11 @@ class Race {
     published_ = true;
     try_one(std::move(made));
   }
-  void settle(Entrant& entrant) {
+  // Has launches wait where that is faster: in the end all that may gain, before that clusters, while there is time.
+  void settle(Entrant& entrant, bool in_the_end) {
     TimedProgram settled{entrant.id, entrant.plan, entrant.tf32, {}};
-    settle_launches(bench_, settled);
+    in_the_end ? settle_launches(bench_, settled)
+               : settle_clusters(bench_, settled, [&] { return going() && seconds_left() > 0; });
     entrant.id = settled.id;
     entrant.plan = std::move(settled.plan);
     if (!settled.time.cold.empty()) note_time(entrant, std::move(settled.time));
@@ -218,7 +218,7 @@ class Race {
     std::vector<Entrant*> pair{entrant};
     if (best_) pair.insert(pair.begin(), best_);
     if (!time(pair, kQuickRounds) || !is_here(entrant)) return;
-    if (kernels_.crowd(entrant->number, best_ ? best_->cold() : entrant->cold())) settle(*entrant);
+    if (kernels_.crowd(entrant->number, best_ ? best_->cold() : entrant->cold())) settle(*entrant, false);
     note_model(*entrant);
     if (best_ && entrant->cold() > kFarBehind * best_->cold()) return drop(entrant);
     if (best_ && !(entrant->cold() < best_->cold())) return;
@@ -386,7 +386,7 @@ class Race {
       return;
     }
     winner_ = winner->number;
-    settle(*winner);
+    settle(*winner, true);
     result_.cold_us = winner->cold();
     result_.replaces = programs_[winner->number].name() != options_.standing;
     result_.plan = encode_plan(measured(*winner));

@@ -13,12 +13,6 @@ namespace {
 
 constexpr int kRounds = 25, kRoundsOfOthers = 11;  // of the first launch, and of later ones
 
-// Whether waiting may gain. Other blocks than those of clusters are kept from taking more than their share of an SM wherever
-// there are SMs (core/jit/spread.h).
-bool may_gain(const Plan& plan, size_t launch) {
-  return plan.launches[launch].overlaps && (launch == 0 || plan.launches[launch].cluster.count() > 1);
-}
-
 // The program with a launch that waits, if that is right and faster.
 std::optional<TimedProgram> faster_where_it_waits(Bench& bench, const TimedProgram& program, size_t launch) {
   TimedProgram waits{0, program.plan, program.tf32, {}};
@@ -41,16 +35,25 @@ std::optional<TimedProgram> faster_where_it_waits(Bench& bench, const TimedProgr
   return waits;
 }
 
+void settle(Bench& bench, TimedProgram& program, size_t launch) {
+  if (launch >= program.plan.launches.size() || !program.plan.launches[launch].overlaps) return;
+  auto waits = faster_where_it_waits(bench, program, launch);
+  if (!waits) return;
+  bench.remove(program.id);
+  program = std::move(*waits);
+}
+
 }  // namespace
 
 void settle_launches(Bench& bench, TimedProgram& program) {
-  for (size_t launch = 0; launch < program.plan.launches.size(); ++launch) {
-    if (!may_gain(program.plan, launch)) continue;
-    auto waits = faster_where_it_waits(bench, program, launch);
-    if (!waits) continue;
-    bench.remove(program.id);
-    program = std::move(*waits);
-  }
+  settle(bench, program, 0);
+  settle_clusters(bench, program, [] { return true; });
+}
+
+// Other blocks are kept from taking more than their share of an SM wherever there are SMs (core/jit/spread.h).
+void settle_clusters(Bench& bench, TimedProgram& program, const std::function<bool()>& may_go_on) {
+  for (size_t launch = 1; launch < program.plan.launches.size() && may_go_on(); ++launch)
+    if (program.plan.launches[launch].cluster.count() > 1) settle(bench, program, launch);
 }
 
 }  // namespace quern

@@ -3,6 +3,8 @@
 // behind a kernel that leaves some SMs free all may end up on those where they cannot be spread evenly (core/jit/spread.h).
 #pragma once
 
+#include <functional>
+
 #include "core/profile/bench.h"
 
 namespace quern {
@@ -15,7 +17,10 @@ struct TimedProgram {
   Bench::Time time;
 };
 
-// Has those of its launches wait with which it is faster then, and right. Its code is the same; the certificate says which wait.
+// Has its first launch, and launches of clusters, wait where it is faster then, and right. Its code is the same; the certificate says
+// which wait.
 void settle_launches(Bench& bench, TimedProgram& program);
+// The same of launches of clusters behind the first one, as long as it may go on.
+void settle_clusters(Bench& bench, TimedProgram& program, const std::function<bool()>& may_go_on);
 
 }  // namespace quern

@@ -53,10 +53,30 @@ void what_is_known_is_not_proved_again(void**) {
     assert_text_equal(second[i].kernel, first[i].kernel + "_of_another_program");
     assert_int_equal(second[i].launches, first[i].launches);
   }
-  // Another launch is another question.
-  program.code.back().facts.grid.x -= 1;
-  static_cast<void>(prove_program(program, solver.get(), ProveOptions{}.limit, &known));
-  assert_int_equal(known.size(), first.size() + 1);
+  // Another launch, or less shared memory, is another question.
+  LaunchedKernel& last = program.code.back();
+  assert_true(last.kernel.shared_bytes > 0);
+  const ir::LaunchFacts facts = last.facts;
+  last.facts.grid.x -= 1;
+  assert_non_null(find_disproof(prove_program(program, solver.get(), ProveOptions{}.limit, &known)));
+  last.facts = facts;
+  last.kernel.shared_bytes /= 2;
+  assert_non_null(find_disproof(prove_program(program, solver.get(), ProveOptions{}.limit, &known)));
+  assert_int_equal(known.size(), first.size() + 2);
+}
+
+// With another solver, or more time, it may be.
+void what_was_not_decided_is_asked_again(void**) {
+  const std::unique_ptr<Solver> solver = make_z3_solver();
+  if (!solver) skip_test("built without Z3");
+  const Emitted program = emitted();
+  KnownProofs known;
+  size_t undecided = 0;
+  for (const KernelProof& each : prove_program(program, nullptr, ProveOptions{}.limit, &known))
+    undecided += !each.proof.proved();
+  assert_true(undecided > 0);
+  for (const KernelProof& each : prove_program(program, solver.get(), ProveOptions{}.limit, &known))
+    assert_true(each.proof.proved());
 }
 
 void a_wrong_launch_is_disproved(void**) {
@@ -81,6 +101,7 @@ void intervals_alone_disprove_nothing(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(every_kernel_is_proved_once), cmocka_unit_test(what_is_known_is_not_proved_again),
-      cmocka_unit_test(a_wrong_launch_is_disproved), cmocka_unit_test(intervals_alone_disprove_nothing)};
+      cmocka_unit_test(what_was_not_decided_is_asked_again), cmocka_unit_test(a_wrong_launch_is_disproved),
+      cmocka_unit_test(intervals_alone_disprove_nothing)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
