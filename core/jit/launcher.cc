@@ -12,7 +12,6 @@ namespace quern {
 namespace {
 
 // From cuda.h.
-constexpr int kMaxDynamicSharedBytes = 8;           // CUfunction_attribute
 constexpr int kPreferredSharedCarveout = 9;         // CUfunction_attribute
 constexpr int kMostShared = 100;                    // CUshared_carveout, percent
 constexpr int kNonPortableClusterSizeAllowed = 14;  // CUfunction_attribute
@@ -91,13 +90,7 @@ class Launcher::Call final : public Replays::Work {
 };
 
 Launcher::Prepared::Prepared(const Launch& launch) : attributes{} {
-  if (launch.cluster.count() > 1) {
-    CuLaunchAttribute& cluster = attributes[attribute_count++];
-    cluster.id = CuLaunchAttribute::kClusterDimension;
-    cluster.cluster[0] = launch.cluster.x;
-    cluster.cluster[1] = launch.cluster.y;
-    cluster.cluster[2] = launch.cluster.z;
-  }
+  if (launch.cluster.count() > 1) attributes[attribute_count++] = cluster_attribute(launch);
   if (launch.overlaps) {
     CuLaunchAttribute& overlap = attributes[attribute_count++];
     overlap.id = CuLaunchAttribute::kProgrammaticStreamSerialization;

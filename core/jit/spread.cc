@@ -9,7 +9,6 @@ namespace quern {
 namespace {
 
 // From cuda.h.
-constexpr int kMaxDynamicSharedBytes = 8;          // CUfunction_attribute
 constexpr int kMultiprocessorCount = 16;           // CUdevice_attribute
 constexpr int kSharedBytesPerMultiprocessor = 81;  // CUdevice_attribute
 
@@ -25,11 +24,7 @@ uint32_t bytes_of_share(uint64_t shared_bytes, uint64_t share) {
 
 // Whether all clusters of the launch run at once where its blocks ask for so much. Not if the driver cannot say.
 bool all_clusters_fit(const Driver& driver, const Launch& launch, void* function, uint32_t bytes) {
-  CuLaunchAttribute cluster;
-  cluster.id = CuLaunchAttribute::kClusterDimension;
-  cluster.cluster[0] = launch.cluster.x;
-  cluster.cluster[1] = launch.cluster.y;
-  cluster.cluster[2] = launch.cluster.z;
+  const CuLaunchAttribute cluster = cluster_attribute(launch);
   const CuLaunchConfig config = {{launch.grid.x, launch.grid.y, launch.grid.z},
                                  {launch.block.x, launch.block.y, launch.block.z},
                                  bytes,
@@ -43,6 +38,15 @@ bool all_clusters_fit(const Driver& driver, const Launch& launch, void* function
 }
 
 }  // namespace
+
+CuLaunchAttribute cluster_attribute(const Launch& launch) {
+  CuLaunchAttribute out;
+  out.id = CuLaunchAttribute::kClusterDimension;
+  out.cluster[0] = launch.cluster.x;
+  out.cluster[1] = launch.cluster.y;
+  out.cluster[2] = launch.cluster.z;
+  return out;
+}
 
 Result<Multiprocessors> multiprocessors(const Driver& driver) {
   Multiprocessors out;

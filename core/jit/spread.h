@@ -8,6 +8,11 @@
 
 namespace quern {
 
+// Of a kernel, how much dynamic shared memory its launches may ask for; from cuda.h (CUfunction_attribute).
+inline constexpr int kMaxDynamicSharedBytes = 8;
+// What a launch of clusters has among its attributes.
+CuLaunchAttribute cluster_attribute(const Launch& launch);
+
 // The multiprocessors of the current context's device.
 struct Multiprocessors {
   int count = 0, shared_bytes = 0;

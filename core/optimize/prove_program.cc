@@ -16,12 +16,11 @@ std::string question_of(const LaunchedKernel& code) {
     out += std::to_string(size.x) + " " + std::to_string(size.y) + " " + std::to_string(size.z) + "\n";
   for (const ir::ParameterFacts& parameter : facts.parameters) {
     out += std::to_string(parameter.elements) + " " + std::to_string(parameter.alignment);
-    if (parameter.map)
-      out +=
-          " " + std::string(dtype_name(parameter.map->dtype)) + " " + std::to_string(parameter.map->swizzle);
-    if (parameter.map)
-      for (const auto& numbers : {parameter.map->shape, parameter.map->strides, parameter.map->box})
+    if (const auto& map = parameter.map) {
+      out += " " + std::string(dtype_name(map->dtype)) + " " + std::to_string(map->swizzle);
+      for (const auto& numbers : {map->shape, map->strides, map->box})
         for (int64_t number : numbers) out += " " + std::to_string(number);
+    }
     out += "\n";
   }
   return out;
@@ -47,8 +46,6 @@ size_t KnownProofs::size() const {
 
 std::vector<KernelProof> prove_program(const Emitted& program, Solver* solver,
                                        std::chrono::milliseconds limit, KnownProofs* known) {
-  KnownProofs own;
-  KnownProofs& all = known ? *known : own;
   std::vector<KernelProof> out;
   std::map<std::string, size_t> asked;
   for (const LaunchedKernel& code : program.code) {
@@ -58,11 +55,11 @@ std::vector<KernelProof> prove_program(const Emitted& program, Solver* solver,
       ++out[at->second].launches;
       continue;
     }
-    std::optional<Proof> proof = all.find(question);
+    std::optional<Proof> proof = known ? known->find(question) : std::nullopt;
     if (!proof) {
       proof = prove_kernel(code.kernel, code.facts, {limit, solver});
       // What was not decided in time may be the next time.
-      if (proof->proved() || proof->disproof()) all.add(question, *proof);
+      if (known && (proof->proved() || proof->disproof())) known->add(question, *proof);
     }
     out.push_back({code.kernel.name, 1, std::move(*proof)});
   }

@@ -51,7 +51,7 @@ size_t KernelRace::family_of(const Program& program, const MuGraph& mugraph, con
 }
 
 Status KernelRace::enter(size_t number, const Program& program, const Plan& plan, bool tf32,
-                         const std::map<size_t, LaunchRange>& launches, bool may_be) {
+                         const std::map<size_t, LaunchRange>& launches, bool may_time) {
   const auto mugraph = parse_mugraph(program.mugraph);
   const auto schedule = parse_schedule(program.schedule);
   if (!mugraph || !schedule || schedule->kernels.size() != mugraph->kernels.size() || launches.empty())
@@ -72,7 +72,7 @@ Status KernelRace::enter(size_t number, const Program& program, const Plan& plan
     if (!launches.contains(first) || !launches.contains(end - 1)) continue;
     const LaunchRange range{launches.at(first).first, launches.at(end - 1).end};
     of_places += range.end - range.first;
-    if (place.seen.contains(way) || !may_be) continue;
+    if (place.seen.contains(way) || !may_time) continue;
     status = race(place, way, own.kernels, plan, tf32, range);
     broken_ = status.code() == ErrorCode::WORKER;
     if (broken_ || status.code() == ErrorCode::NO_DEVICE) break;
@@ -117,30 +117,33 @@ void KernelRace::timed(size_t number, double us) {
 
 bool KernelRace::crowd(size_t number, double best_us) const {
   const auto found = entered_.find(number);
-  if (found == entered_.end()) return false;
-  const auto& [family, ways, us, whole] = found->second;
-  if (!whole) return false;
-  double in_turn = 0;
-  for (size_t i = 0; i < ways.size(); ++i) {
-    const auto& seen = places_[families_[family].places[i].second].seen;
-    const auto own = seen.find(ways[i]);
-    if (own == seen.end()) return false;
-    in_turn += own->second;
+  if (found == entered_.end() || !found->second.whole) return false;
+  const auto in_turn = in_turn_us(found->second);
+  return in_turn && found->second.us > kCrowded * *in_turn && *in_turn < kCrowded * best_us;
+}
+
+// Its kernels one by one. Nothing where not all are known.
+std::optional<double> KernelRace::in_turn_us(const Entered& program) const {
+  const Family& family = families_[program.family];
+  if (program.ways.size() < family.places.size()) return {};
+  double us = 0;
+  for (size_t i = 0; i < family.places.size(); ++i) {
+    const auto& seen = places_[family.places[i].second].seen;
+    const auto own = seen.find(program.ways[i]);
+    if (own == seen.end()) return {};
+    us += own->second;
   }
-  return ways.size() == families_[family].places.size() && us > kCrowded * in_turn &&
-         in_turn < kCrowded * best_us;
+  return us;
 }
 
 // With the fastest kernels instead of its own. Nothing where not all are known.
 std::optional<double> KernelRace::expected_us(const Entered& program) const {
-  const Family& family = families_[program.family];
-  if (program.us == 0 || program.ways.size() < family.places.size()) return {};
-  double us = program.us;
-  for (size_t i = 0; i < family.places.size(); ++i) {
-    const Place& place = places_[family.places[i].second];
-    const auto own = place.seen.find(program.ways[i]);
-    if (own == place.seen.end()) return {};
-    us -= own->second - place.seen.at(place.fastest);
+  const auto own = in_turn_us(program);
+  if (program.us == 0 || !own) return {};
+  double us = program.us - *own;
+  for (const auto& [first, number] : families_[program.family].places) {
+    const Place& place = places_[number];
+    us += place.seen.at(place.fastest);
   }
   return us;
 }

@@ -24,11 +24,10 @@ class KernelRace {
       : graph_(graph), target_(target), bench_(bench) {}
 
   // A program that is right, by a number of its own. Those of its kernels that were not seen with such a schedule are timed beside the
-  // fastest so far, as they are in its plan but for what they overlap with, if there `may_be` time for that. `launches` of the plan,
-  // by the kernels that they compute.
-  // NO_DEVICE when the GPU is gone; what else goes wrong with a launch alone is no matter.
+  // fastest so far, as they are in its plan but for what they overlap with, unless it may not time. `launches` of the plan, by the
+  // kernels that they compute. NO_DEVICE when the GPU is gone; what else goes wrong with a launch alone is no matter.
   Status enter(size_t number, const Program& program, const Plan& plan, bool tf32,
-               const std::map<size_t, LaunchRange>& launches, bool may_be);
+               const std::map<size_t, LaunchRange>& launches, bool may_time);
   // What all of it takes.
   void timed(size_t number, double us);
   // Whether its launches take longer together than one by one, as clusters do that all go to the SMs which the launch in front
@@ -74,6 +73,7 @@ class KernelRace {
   size_t place_of(std::vector<MuGraph> kernels, bool leads);
   Status race(Place& place, const std::string& way, const std::vector<KernelSchedule>& schedules,
               const Plan& plan, bool tf32, const LaunchRange& launches);
+  std::optional<double> in_turn_us(const Entered& program) const;
   std::optional<double> expected_us(const Entered& program) const;
   std::optional<Better> better_schedule() const;
 

@@ -75,6 +75,7 @@ class Race {
   };
 
   // ---- the end ----
+
   bool going() {
     if (!over_ && options_.cancel && *options_.cancel) end(MeasureEnd::cancelled, "it was cancelled");
     return !over_;
@@ -104,6 +105,7 @@ class Race {
   }
 
   // ---- programs come in ----
+
   void refuse(size_t program, const std::string& why) {
     timings_[program].refusal = why.empty() ? "refused" : why;
     tried_.insert(program);
