@@ -12,6 +12,9 @@ namespace quern {
 
 namespace {
 
+// Bytes of DRAM's time that whole rows of a tile cost which lie apart from the others: norms of rows of 128 bytes, of which a tile has
+// one or two next to each other in each of 16 or 32 places, take 1.2 to 1.3 times as long as of four and more (docs/results/model.md).
+constexpr double kRowsApart = 24;
 constexpr double kShortRows = 0.25;  // of the time that DRAM takes, more where rows of a tile have 64 bytes
 
 bool is_norm(OpCode code) {
@@ -95,7 +98,10 @@ ScheduledBlock::Row ScheduledBlock::memory_row(BlockValue value) const {
   const auto size = static_cast<int64_t>(dtype_size(place.dtype));
   int64_t part = shape[row.dim];
   row.whole = access.type.shape[row.dim] >= part;
-  if (row.whole) return row;
+  if (row.whole) {
+    if (const auto run = run_bytes(place, access.type.shape, row.dim)) row.bytes = static_cast<double>(*run);
+    return row;
+  }
   row.bytes = static_cast<double>(access.type.shape[row.dim] * size);
   int64_t starts = kMostAlignment;
   for (size_t d = 0; d < shape.size(); ++d)
@@ -110,12 +116,13 @@ ScheduledBlock::Row ScheduledBlock::memory_row(BlockValue value) const {
 }
 
 ScheduledBlock::SectorWaste ScheduledBlock::sector_waste(const Row& row) {
-  if (row.whole) return {};
+  if (row.bytes == Row{}.bytes) return {};
   const double beyond = static_cast<double>(32 - std::min<int64_t>(32, row.alignment));
   const double pairs = std::max(1.0, std::min(2.0, 64 / row.bytes));
   // Pages of DRAM are opened for less: tiles with rows of 64 bytes came in 1.06 to 1.29 of the time of whole rows, of 128 in 1.05
   // to 1.10, of 256 in 1.06 (docs/results/model.md).
-  const double pages = 1 + kShortRows * std::pow(64 / std::max(64.0, row.bytes), 1.5);
+  const double pages = 1 + (row.whole ? kRowsApart / std::max(64.0, row.bytes)
+                                      : kShortRows * std::pow(64 / std::max(64.0, row.bytes), 1.5));
   return {std::max(32.0, row.bytes + beyond) / row.bytes, (row.bytes < 64 ? 0.5 * (1 + pairs) : 1) * pages};
 }
 
@@ -421,18 +428,22 @@ ScheduledBlock::WarpgroupProduct ScheduledBlock::by_warpgroups(size_t i) const {
 
 bool ScheduledBlock::is_kept(size_t i) const {
   if (in_loop(i) || kernel_.ops[i].type.element_count() == 0) return false;
-  bool reduced = false;
+  // Where there is a loop, what it does not see has gone before it needs its registers.
+  bool reduced = false, lives_on = kernel_.trip_count == 1;
   int uses = 0;
-  for (const BlockOp& user : kernel_.ops)
+  for (size_t u = i + 1; u < kernel_.ops.size(); ++u) {
+    const BlockOp& user = kernel_.ops[u];
     for (BlockValue operand : user.operands) {
       if (static_cast<size_t>(operand) != i) continue;
       ++uses;
+      lives_on |= stages_[u] != Stage::before;
       if (!user.is_compute()) continue;
       const bool norm = is_norm(user.code());
       reduced |= norm || user.is_compute(OpKind::reduction);
       uses += norm;
     }
-  return reduced && uses > 1;
+  }
+  return reduced && lives_on && uses > 1;
 }
 
 bool ScheduledBlock::lives_on(BlockValue value) const {

@@ -58,7 +58,7 @@ class ScheduledBlock {
   struct Row {
     size_t dim = 0;
     bool whole = true;  // it is the tensor's own, so that rows are neighbours too
-    double bytes = 1e9;
+    double bytes = 1e9;  // of whole rows: as many as lie together, where others of the tile lie elsewhere
     int64_t alignment = kMostAlignment;  // bytes: where rows begin
   };
   static constexpr int64_t kMostAlignment = 128;

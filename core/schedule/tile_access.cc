@@ -69,6 +69,19 @@ int inner_dim(const TensorPlace& place, const Ints& tile) {
   return best;
 }
 
+std::optional<int64_t> run_bytes(const TensorPlace& place, const Ints& tile, size_t inner) {
+  auto extent = [&](size_t d) { return std::min(tile[d], place.shape[d]); };
+  int64_t all = 1, together = 1;
+  for (size_t d = 0; d < tile.size(); ++d) all *= extent(d);
+  for (size_t d = inner; d < tile.size();) {
+    together *= extent(d);
+    if (extent(d) < place.shape[d]) break;
+    for (d = 0; d < tile.size() && (place.shape[d] == 1 || place.strides[d] != together);) ++d;
+  }
+  if (together >= all) return std::nullopt;
+  return together * static_cast<int64_t>(dtype_size(place.dtype));
+}
+
 int vector_bits(const MuKernel& kernel, const BlockOp& access, const TensorPlace& place, int inner) {
   if (inner < 0) return 0;
   const auto size = static_cast<int64_t>(dtype_size(place.dtype));

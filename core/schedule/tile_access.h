@@ -14,6 +14,9 @@ namespace quern {
 // The dimension of a load's or store's tile whose neighbours are neighbours in memory; -1: none.
 int inner_dim(const TensorPlace& place, const Ints& tile);
 
+// Bytes of the tile that lie next to each other in memory, from neighbours along `inner` on; null where all of it does.
+std::optional<int64_t> run_bytes(const TensorPlace& place, const Ints& tile, size_t inner);
+
 // Low bits of `inner` that can move as one access of up to 16 bytes: every vector is aligned, of whole words,
 // and either inside the tensor or outside.
 int vector_bits(const MuKernel& kernel, const BlockOp& access, const TensorPlace& place, int inner);

@@ -298,6 +298,68 @@ out z
   assert_float_equal(ragged.loop.lines, even.loop.lines, 1e-9);
 }
 
+// Of rows of 128 bytes one or more next to each other, in as many places as a tile has heads.
+void whole_rows_that_lie_apart_cost_time(void**) {
+  constexpr const char* kNorm = R"(
+mugraph norm
+in x: f16[32, 4096, 64]
+tensor z: f16[32, 4096, 64]
+kernel grid=[128, 4] threads=256 {
+  x0 = load(x, x=1, y=0)
+  n = rms_norm(x0, axis=[2], eps=1e-05)
+  store(n, z, x=1, y=0)
+}
+out z
+)";
+  const double bytes = 2.0 * 32 * 4096 * 64 * 2;  // read, and written
+  auto moved = [&](const char* tile) {
+    return work_of(kNorm, ("kernel tile=" + std::string(tile) + "\n").c_str()).unique_bytes / bytes;
+  };
+  assert_float_equal(moved("[32, 1, 0]"), 1, 1e-9);  // all of a tile lies together
+  assert_float_equal(moved("[4096, 8, 0]"), 1, 1e-9);
+  assert_float_equal(moved("[16, 2, 0]"), 1 + 24.0 / 2048, 1e-9);
+  assert_float_equal(moved("[2, 16, 0]"), 1 + 24.0 / 256, 1e-9);
+}
+
+// Queries are normed before the loop begins: what that keeps is gone when scores need their registers (154 as ptxas says).
+void what_ends_before_the_loop_needs_none_of_its_registers(void**) {
+  constexpr const char* kAttention = R"(
+mugraph attention
+in q: f16[32, 256, 64]
+in k: f16[32, 64, 4096]
+in v: f16[32, 4096, 64]
+tensor z: f16[32, 256, 64]
+kernel grid=[4, 32] loop=32 threads=128 {
+  q0 = load(q, x=1, y=0)
+  k0 = load(k, y=0, loop=2)
+  n = rms_norm(q0, axis=[2], eps=1e-05)
+  c = cast(n, dtype=f16)
+  s = matmul(c, k0)
+  t = max(s, axis=[2], keepdims=true)
+  m = accumulate_max(t)
+  d = sub(s, m)
+  e = exp(d)
+  r = sum(e, axis=[2], keepdims=true)
+  l = accumulate_rescaled(r, m)
+  v0 = load(v, y=0, loop=1)
+  h = cast(e, dtype=f16)
+  p = matmul(h, v0)
+  a = accumulate_rescaled(p, m)
+  o = div(a, l)
+  store(o, z, x=1, y=0)
+}
+out z
+)";
+  const char* schedule = "kernel warps=[4, 1, 1] stages=3 tma=1 wgmma=1 shared_a=1 producer=1 overlap=1\n";
+  const double normed = work_of(kAttention, schedule).registers,
+               as_they_are =
+                   work_of(with(kAttention, "rms_norm(q0, axis=[2], eps=1e-05)", "mul(q0, 0.125)").c_str(),
+                           schedule)
+                       .registers;
+  assert_float_equal(normed, as_they_are, 1e-9);
+  assert_float_equal(normed, 154, 15);
+}
+
 }  // namespace
 
 int main() {
@@ -311,6 +373,8 @@ int main() {
                               cmocka_unit_test(warpgroups_that_repeat_take_tensor_cores),
                               cmocka_unit_test(copies_bring_panels_of_rows),
                               cmocka_unit_test(rows_of_ragged_tensors_begin_anywhere),
-                              cmocka_unit_test(views_of_ragged_tensors_come_by_tma)};
+                              cmocka_unit_test(views_of_ragged_tensors_come_by_tma),
+                              cmocka_unit_test(whole_rows_that_lie_apart_cost_time),
+                              cmocka_unit_test(what_ends_before_the_loop_needs_none_of_its_registers)};
   return cmocka_run_group_tests_name("schedule-block_work", tests, nullptr, nullptr);
 }
