@@ -11,7 +11,7 @@ namespace {
 
 using Kind = Access::Kind;
 
-constexpr int64_t kMostIntervals = 100000;  // of a count
+constexpr int64_t kMostIntervals = 400000;  // of a count
 constexpr int64_t kMostTried = 1 << 20;     // values, to name an element that nobody writes
 
 class Writers {

@@ -29,6 +29,9 @@ double cluster_share(int64_t blocks) {
   return (kPlaces[std::min(blocks, kMost)] + 0.5) / kPlaces[1];
 }
 
+// Of what two warpgroups do not hide that take turns, so much is left where there are three.
+constexpr double kThirdWarpgroup = 0.67;
+
 class KernelModel {
  public:
   KernelModel(const BlockWork& work, const KernelSchedule& schedule, const Target& target)
@@ -178,9 +181,9 @@ class KernelModel {
 
   // Of what runs beside the slowest.
   double shadow() const {
-    return !schedule_.overlap    ? constants_.shadow
-           : schedule_.shared_a ? constants_.shared_overlap_shadow
-                                : constants_.overlap_shadow;
+    if (!schedule_.overlap) return constants_.shadow;
+    const double two = schedule_.shared_a ? constants_.shared_overlap_shadow : constants_.overlap_shadow;
+    return are_three_warpgroups(schedule_.warps) ? kThirdWarpgroup * two : two;
   }
   // Of two things that go on side by side.
   static double beside(double a, double b, double shadow) { return std::max(a, b) + shadow * std::min(a, b); }

@@ -233,7 +233,6 @@ BlockValue ScheduledBlock::kept_operand(size_t product) const {
   const BlockValue rows = kernel_.ops[product].operands[static_cast<size_t>(m_side())];
   const BlockValue load = root_load(rows);
   const bool there = stages_[static_cast<size_t>(rows)] == Stage::before && load >= 0 &&
-                     !has_three_warpgroups() &&
                      keeps_panel(place(load), op(rows).type.shape, rows == load && schedule_.producer);
   return there ? rows : -1;
 }

@@ -192,8 +192,8 @@ bool makes_panel(const TensorPlace& place, const Ints& tile) {
 
 bool keeps_panel(const TensorPlace& place, const Ints& tile, bool by_tma) {
   return is_panel(place, tile) && makes_panel(place, tile) &&
-         std::all_of(tile.begin(), tile.end() - (by_tma ? 1 : 0),
-                     [](int64_t extent) { return padded(extent) == extent; }) &&
+         (by_tma ||
+          std::all_of(tile.begin(), tile.end(), [](int64_t extent) { return padded(extent) == extent; })) &&
          std::all_of(tile.begin(), tile.end() - 2, [](int64_t extent) { return extent == 1; });
 }
 

@@ -299,6 +299,11 @@ void other_kernels_are_right(void**) {
   std::vector<MuGraphCase> cases = {sized_case("attention", kAttentionGraph, kAttention, kKeys, rows)};
   rows.overlap = rows.setmaxnreg = true;
   cases.push_back(sized_case("attention", kAttentionGraph, kAttention, kKeys, rows));
+  // TMA brings 192 queries to a place for 256, which wgmma reads there.
+  rows.shared_a = true;
+  rows.persistent = 2;
+  const Sizes kTiles = {"bf16", "500", "64", "192", "2", "3"};
+  cases.push_back(sized_case("attention", kAttentionGraph, kAttention, kTiles, rows));
   KernelSchedule parts = way({12, 1, 1}, 128, 0);
   parts.tile_k = 32;
   cases.push_back(sized_case("parts", kProductGraph, kParts, {"f16", "384", "64", "232", "2", "1"}, parts));

@@ -83,6 +83,52 @@ void what_has_no_registers_takes_forever(void**) {
   assert_false(std::isfinite(us(192, {8, 1, 1})));   // 96 rows for each of two warpgroups
 }
 
+// Queries in tiles of three warpgroups, where few of their rows are beyond the last one.
+void queries_are_shared_by_three_warpgroups(void**) {
+  auto attention = [](const std::string& rows, const std::string& head) {
+    const char kText[] = R"(mugraph attention
+in q: bf16[32, ROWS, HEAD]
+in k: bf16[32, HEAD, 2048]
+in v: bf16[32, 2048, HEAD]
+tensor o: bf16[32, ROWS, HEAD]
+kernel grid=[2, 32] loop=16 threads=128 {
+  q0 = load(q, x=1, y=0)
+  k0 = load(k, y=0, loop=2)
+  s = matmul(q0, k0)
+  t = max(s, axis=[2], keepdims=true)
+  m = accumulate_max(t)
+  d = sub(s, m)
+  e = exp(d)
+  r = sum(e, axis=[2], keepdims=true)
+  l = accumulate_rescaled(r, m)
+  v0 = load(v, y=0, loop=1)
+  c = cast(e, dtype=bf16)
+  p = matmul(c, v0)
+  a = accumulate_rescaled(p, m)
+  z = div(a, l)
+  store(z, o, x=1, y=0)
+}
+out o
+)";
+    return mugraph_of(with(with(kText, "ROWS", rows), "HEAD", head));
+  };
+  for (const char* rows : {"1536", "2048", "1500"}) {
+    const auto tiles = tiles_of(attention(rows, "64"));
+    assert_int_equal(tiles.size(), 1);
+    assert_true(tiles[0].tile == (TileExtents{192, 0, 0}));
+    assert_true(tiles[0].warps == (WarpCounts{12, 1, 1}));
+  }
+  for (const char* rows : {"256", "1024", "100"}) assert_true(tiles_of(attention(rows, "64")).empty());
+  // Tensor cores read the queries in shared memory, and blocks may stay: registers are not enough otherwise.
+  auto best_of_three = [&](const char* rows, const char* head) {
+    for (const Schedule& each : enumerate_schedules(attention(rows, head), target()))
+      if (each.kernels[0].warps == WarpCounts{12, 1, 1}) return each.kernels[0];
+    return KernelSchedule();
+  };
+  const KernelSchedule best = best_of_three("1536", "64");
+  assert_true(best.shared_a && best.overlap && best.setmaxnreg && best.persistent > 0);
+}
+
 }  // namespace
 
 int main() {
@@ -91,6 +137,7 @@ int main() {
       cmocka_unit_test(powers_of_two_that_fill_it_have_no_others),
       cmocka_unit_test(the_best_schedule_has_one),
       cmocka_unit_test(what_has_no_registers_takes_forever),
+      cmocka_unit_test(queries_are_shared_by_three_warpgroups),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -47,8 +47,8 @@ bool ProductPlans::is_cooperative_panel(BlockValue value, DType dtype) const {
 bool ProductPlans::is_kept_panel(BlockValue product, const MatmulPlan& plan) const {
   const BlockValue value = program_.op(product).operands[static_cast<size_t>(plan.m_side)],
                    load = facts_.root_load(value);
-  if (!schedule_.shared_a || program_.stage(product) != Stage::loop || program_.stage(value) != Stage::before ||
-      load < 0 || facts_.has_three_warpgroups())
+  if (!schedule_.shared_a || program_.stage(product) != Stage::loop ||
+      program_.stage(value) != Stage::before || load < 0)
     return false;
   return keeps_panel(facts_.place(load), program_.shape(value), value == load && schedule_.producer);
 }

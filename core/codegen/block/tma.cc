@@ -83,13 +83,20 @@ bool StagedTiles::Tma::bring_once(const SharedTile& tile) {
   const BlockOp& op = program_.op(tile.value);
   const TensorPlace& place = facts_.place(op);
   if (!schedule_.producer || !place.pieces.empty()) return false;
+  // Rows of other blocks do not come (three warpgroups have less than a power of two); what is beyond the tensor is zeros.
+  SharedTile brought = tile;
+  const Ints& extents = program_.shape(tile.value);
+  for (int axis = 0; axis < kGridAxes; ++axis)
+    for (int d = 0; d < op.type.rank(); ++d)
+      if (d != tile.inner && kernel_.grid[static_cast<size_t>(axis)] > 1 && cuts(op, axis, d))
+        brought.padded[static_cast<size_t>(d)] = extents[static_cast<size_t>(d)];
   const std::vector<int> dims = shared_.dims_by_stride(tile);
-  auto map = tile_map(kernel_, op, place, tile, dims);
+  auto map = tile_map(kernel_, op, place, brought, dims);
   if (!map) return false;
   const Symbol symbol = map_symbol(false);
   Builder copies(tiles_.copies_of(place, tiles_.once_));
-  load(copies, tile, dims, *map, symbol, tiles_.arrived_once_);
-  tiles_.once_bytes_ += bytes_of(tile, *map);
+  load(copies, brought, dims, *map, symbol, tiles_.arrived_once_);
+  tiles_.once_bytes_ += bytes_of(brought, *map);
   tiles_.once_tiles_.push_back(tile.memory);
   tiles_.maps_.push_back({std::move(*map), symbol, op.tensor()});
   return true;
