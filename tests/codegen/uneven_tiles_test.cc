@@ -304,6 +304,15 @@ void other_kernels_are_right(void**) {
   rows.persistent = 2;
   const Sizes kTiles = {"bf16", "500", "64", "192", "2", "3"};
   cases.push_back(sized_case("attention", kAttentionGraph, kAttention, kTiles, rows));
+  // Of queries that lie the other way the box would reach into the next block's: threads put them there.
+  rows.persistent = 0;
+  const std::string graph = with(with(kAttentionGraph, "q: TYPE[2, ROWS, INNER]", "q: TYPE[2, INNER, ROWS]"),
+                                 "s = matmul(q", "qt = transpose(q, perm=[0, 2, 1])\ns = matmul(qt"),
+                    mugraph = with(with(with(kAttention, "q: TYPE[2, ROWS, INNER]", "q: TYPE[2, INNER, ROWS]"),
+                                        "tensor o", "tensor qt: TYPE[2, ROWS, INNER]\ntensor o"),
+                                   "kernel grid", "qt = transpose(q, perm=[0, 2, 1])\nkernel grid");
+  cases.push_back(sized_case("turned", graph.c_str(), with(mugraph, "load(q,", "load(qt,").c_str(),
+                             {"bf16", "384", "64", "192", "2", "3"}, rows));
   KernelSchedule parts = way({12, 1, 1}, 128, 0);
   parts.tile_k = 32;
   cases.push_back(sized_case("parts", kProductGraph, kParts, {"f16", "384", "64", "232", "2", "1"}, parts));
