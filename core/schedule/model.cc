@@ -29,9 +29,6 @@ double cluster_share(int64_t blocks) {
   return (kPlaces[std::min(blocks, kMost)] + 0.5) / kPlaces[1];
 }
 
-// Of what two warpgroups do not hide that take turns, so much is left where there are three.
-constexpr double kThirdWarpgroup = 0.67;
-
 class KernelModel {
  public:
   KernelModel(const BlockWork& work, const KernelSchedule& schedule, const Target& target)
@@ -183,7 +180,7 @@ class KernelModel {
   double shadow() const {
     if (!schedule_.overlap) return constants_.shadow;
     const double two = schedule_.shared_a ? constants_.shared_overlap_shadow : constants_.overlap_shadow;
-    return are_three_warpgroups(schedule_.warps) ? kThirdWarpgroup * two : two;
+    return are_three_warpgroups(schedule_.warps) ? constants_.third_shadow * two : two;
   }
   // Of two things that go on side by side.
   static double beside(double a, double b, double shadow) { return std::max(a, b) + shadow * std::min(a, b); }

@@ -180,7 +180,7 @@ void BlockCounter::wgmma_product(size_t i, double batch) {
   const double m_words = batch * static_cast<double>(m * k) * m_copies / 2 / schedule_.workers();
   const BlockValue rows = each.operands[static_cast<size_t>(side)];
   const bool keeps = kept_operand(i) >= 0;
-  if (keeps) out_.kept_bytes += batch * 2 * static_cast<double>(m * k);
+  if (keeps) out_.kept_bytes += batch * 2 * static_cast<double>(padded(m) * padded(k));
   if (keeps || is_panel_operand(rows, *tensor_dtype(i))) {
     // By every warpgroup for its own part of the N operand.
     own.operand_bytes += batch * 2 * static_cast<double>(m * k * parts.n) * repeats;

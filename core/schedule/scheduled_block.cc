@@ -99,7 +99,9 @@ ScheduledBlock::Row ScheduledBlock::memory_row(BlockValue value) const {
   int64_t part = shape[row.dim];
   row.whole = access.type.shape[row.dim] >= part;
   if (row.whole) {
-    if (const auto run = run_bytes(place, access.type.shape, row.dim)) row.bytes = static_cast<double>(*run);
+    const auto run = run_bytes(place, access.type.shape, row.dim);
+    row.apart = run.has_value();
+    row.bytes = static_cast<double>(run.value_or(0));
     return row;
   }
   row.bytes = static_cast<double>(access.type.shape[row.dim] * size);
@@ -116,7 +118,7 @@ ScheduledBlock::Row ScheduledBlock::memory_row(BlockValue value) const {
 }
 
 ScheduledBlock::SectorWaste ScheduledBlock::sector_waste(const Row& row) {
-  if (row.bytes == Row{}.bytes) return {};
+  if (row.whole && !row.apart) return {};
   const double beyond = static_cast<double>(32 - std::min<int64_t>(32, row.alignment));
   const double pairs = std::max(1.0, std::min(2.0, 64 / row.bytes));
   // Pages of DRAM are opened for less: tiles with rows of 64 bytes came in 1.06 to 1.29 of the time of whole rows, of 128 in 1.05
@@ -233,7 +235,8 @@ BlockValue ScheduledBlock::kept_operand(size_t product) const {
   const BlockValue rows = kernel_.ops[product].operands[static_cast<size_t>(m_side())];
   const BlockValue load = root_load(rows);
   const bool there = stages_[static_cast<size_t>(rows)] == Stage::before && load >= 0 &&
-                     keeps_panel(place(load), op(rows).type.shape, rows == load && schedule_.producer);
+                     keeps_panel(place(load), op(rows).type.shape, rows == load && schedule_.producer,
+                                 has_three_warpgroups());
   return there ? rows : -1;
 }
 
@@ -427,22 +430,30 @@ ScheduledBlock::WarpgroupProduct ScheduledBlock::by_warpgroups(size_t i) const {
 
 bool ScheduledBlock::is_kept(size_t i) const {
   if (in_loop(i) || kernel_.ops[i].type.element_count() == 0) return false;
-  // Where there is a loop, what it does not see has gone before it needs its registers.
-  bool reduced = false, lives_on = kernel_.trip_count == 1;
+  // Where there is a loop, what it does not see has gone before it needs its registers. What is made for behind the loop alone
+  // is made there.
+  bool reduced = false, stays = kernel_.trip_count == 1;
   int uses = 0;
   for (size_t u = i + 1; u < kernel_.ops.size(); ++u) {
     const BlockOp& user = kernel_.ops[u];
     for (BlockValue operand : user.operands) {
       if (static_cast<size_t>(operand) != i) continue;
       ++uses;
-      lives_on |= stages_[u] != Stage::before;
+      stays |=
+          stages_[u] != Stage::before || (is_elementwise(user) && !is_norm(user.code()) && is_used_behind(u));
       if (!user.is_compute()) continue;
       const bool norm = is_norm(user.code());
       reduced |= norm || user.is_compute(OpKind::reduction);
       uses += norm;
     }
   }
-  return reduced && lives_on && uses > 1;
+  return reduced && stays && uses > 1;
+}
+
+bool ScheduledBlock::is_used_behind(size_t i) const {
+  for (size_t u = i + 1; u < kernel_.ops.size(); ++u)
+    if (stages_[u] == Stage::after && takes(kernel_.ops[u], static_cast<BlockValue>(i))) return true;
+  return false;
 }
 
 bool ScheduledBlock::lives_on(BlockValue value) const {

@@ -57,13 +57,14 @@ class ScheduledBlock {
   // What of a tile's elements are neighbours in memory.
   struct Row {
     size_t dim = 0;
-    bool whole = true;  // it is the tensor's own, so that rows are neighbours too
-    double bytes = 1e9;  // of whole rows: as many as lie together, where others of the tile lie elsewhere
+    bool whole = true;                   // it is the tensor's own, so that rows are neighbours too,
+    bool apart = false;                  // but for other rows of the tile, which lie elsewhere
+    double bytes = 0;                    // of a part of a row, or of whole rows that lie together
     int64_t alignment = kMostAlignment;  // bytes: where rows begin
   };
   static constexpr int64_t kMostAlignment = 128;
   Row memory_row(BlockValue access) const;
-  // Rows that are not the tensor's own are accessed in sectors of 32 bytes, and in DRAM in pairs of them:
+  // Rows that are not the tensor's own, or lie apart, are accessed in sectors of 32 bytes, and in DRAM in pairs of them:
   // bytes that are moved over bytes that are wanted. DRAM takes longer for short rows, as if they had more.
   struct SectorWaste {
     double l2 = 1, dram = 1;
@@ -131,8 +132,10 @@ class ScheduledBlock {
     return padded_elements(static_cast<size_t>(value)) * copies_[user];
   }
 
-  // Whether a tile that is there once is reduced and used again: every thread has its part all the while.
+  // Whether a tile that is there once is reduced and used again, in the loop or behind it where there is one: every thread has its
+  // part all the while.
   bool is_kept(size_t i) const;
+  bool is_used_behind(size_t i) const;  // the loop
   // Whether a tile of an iteration is used beside what goes into a reduction: every thread has its part until
   // that is complete. What products take and make is counted with them.
   bool lives_on(BlockValue value) const;

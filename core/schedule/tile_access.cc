@@ -190,11 +190,14 @@ bool makes_panel(const TensorPlace& place, const Ints& tile) {
          tile[static_cast<size_t>(inner_dim(place, tile))] % kRowGroup == 0;
 }
 
-bool keeps_panel(const TensorPlace& place, const Ints& tile, bool by_tma) {
-  return is_panel(place, tile) && makes_panel(place, tile) &&
-         (by_tma ||
-          std::all_of(tile.begin(), tile.end(), [](int64_t extent) { return padded(extent) == extent; })) &&
-         std::all_of(tile.begin(), tile.end() - 2, [](int64_t extent) { return extent == 1; });
+bool keeps_panel(const TensorPlace& place, const Ints& tile, bool as_it_is, bool three) {
+  if (!is_panel(place, tile) || !makes_panel(place, tile) ||
+      !std::all_of(tile.begin(), tile.end() - 2, [](int64_t extent) { return extent == 1; }))
+    return false;
+  const int64_t rows = tile[tile.size() - 2], share = three ? rows / 3 : rows;
+  const bool lie_in_rows = inner_dim(place, tile) == static_cast<int>(tile.size()) - 1;
+  return padded(share) == share && (!three || (as_it_is && lie_in_rows && share * 3 == rows)) &&
+         (as_it_is || padded(tile.back()) == tile.back());
 }
 
 int64_t unpadded_unit(const BlockOp& load, const TensorPlace& place, int dim) {

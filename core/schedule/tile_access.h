@@ -57,9 +57,10 @@ bool is_multicast(const KernelSchedule& schedule, const BlockOp& load);
 // to be filled.
 bool is_panel(const TensorPlace& place, const Ints& tile);
 bool makes_panel(const TensorPlace& place, const Ints& tile);
-// The same of rows that are put there once, in front of the loop: of one matrix. TMA (`by_tma`) fills the room behind rows of no
-// power of two with zeros.
-bool keeps_panel(const TensorPlace& place, const Ints& tile, bool by_tma);
+// The same of rows that are put there once, in front of the loop: of one matrix. What TMA may bring, as it lies in memory
+// (`as_it_is`), may have rows whose length is no power of two, behind which are zeros then; and so many rows that each of three
+// warpgroups (`three`) has a power of two.
+bool keeps_panel(const TensorPlace& place, const Ints& tile, bool as_it_is, bool three);
 
 // Whether a staged tile has no room beside it along `dim`, though its extent there is no power of two: what
 // blocks cut so and a producer brings for wgmma, which takes whole parts of such extents.

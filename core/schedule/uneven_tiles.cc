@@ -83,14 +83,16 @@ std::optional<size_t> axis_of_kept_rows(const MuGraph& mugraph, const MuKernel& 
     if (!op.is_compute(OpCode::matmul)) continue;
     const BlockOp &left = kernel.ops[static_cast<size_t>(op.operands[0])],
                   &right = kernel.ops[static_cast<size_t>(op.operands[1])];
-    if (!left.is_load() || !right.is_load() || left.loop_dim() >= 0 || right.loop_dim() < 0) continue;
+    if (!left.is_load() || !right.is_load() || left.loop_dim() >= 0 || right.loop_dim() < 0 ||
+        left.type.rank() < 2)
+      continue;
     if (const auto rows = cutting_axis(mugraph, left, left.type.rank() - 2)) return rows->axis;
   }
   return std::nullopt;
 }
 
-// Three warpgroups, each with 64 of the rows. They hide more of each other's softmax than two do (heads of 64, H200: 800 cycles
-// for 64 rows by 128 keys, two 935 to 1,030; docs/results/bars-h200.md), where few of their rows are beyond the end.
+// Three warpgroups, each with 64 of the rows, where few of all rows are beyond the end. They hide more of each other's softmax than
+// two do (heads of 64, H200: 800 cycles for 64 rows by 128 keys, two 935 to 1,030; docs/results/bars-h200.md).
 std::vector<UnevenTile> of_three_warpgroups(const MuGraph& mugraph, const MuKernel& kernel) {
   constexpr int64_t kThree = 3 * kRows;
   constexpr double kMostBeyond = 0.1;  // of the rows

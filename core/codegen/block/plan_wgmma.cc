@@ -50,7 +50,8 @@ bool ProductPlans::is_kept_panel(BlockValue product, const MatmulPlan& plan) con
   if (!schedule_.shared_a || program_.stage(product) != Stage::loop ||
       program_.stage(value) != Stage::before || load < 0)
     return false;
-  return keeps_panel(facts_.place(load), program_.shape(value), value == load && schedule_.producer);
+  return keeps_panel(facts_.place(load), program_.shape(value), value == load && schedule_.producer,
+                     facts_.has_three_warpgroups());
 }
 
 bool ProductPlans::plan_wgmma(BlockValue product, MatmulPlan& plan) const {

@@ -83,13 +83,10 @@ bool StagedTiles::Tma::bring_once(const SharedTile& tile) {
   const BlockOp& op = program_.op(tile.value);
   const TensorPlace& place = facts_.place(op);
   if (!schedule_.producer || !place.pieces.empty()) return false;
-  // Rows of other blocks do not come (three warpgroups have less than a power of two); what is beyond the tensor is zeros.
+  // Three warpgroups have less rows than a power of two: those of the next block do not come, and nothing reads what is there.
   SharedTile brought = tile;
-  const Ints& extents = program_.shape(tile.value);
-  for (int axis = 0; axis < kGridAxes; ++axis)
-    for (int d = 0; d < op.type.rank(); ++d)
-      if (d != tile.inner && kernel_.grid[static_cast<size_t>(axis)] > 1 && cuts(op, axis, d))
-        brought.padded[static_cast<size_t>(d)] = extents[static_cast<size_t>(d)];
+  const size_t rows = static_cast<size_t>(op.type.rank()) - 2;
+  if (facts_.has_three_warpgroups()) brought.padded[rows] = program_.shape(tile.value)[rows];
   const std::vector<int> dims = shared_.dims_by_stride(tile);
   auto map = tile_map(kernel_, op, place, brought, dims);
   if (!map) return false;
