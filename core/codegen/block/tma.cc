@@ -83,7 +83,7 @@ bool StagedTiles::Tma::bring_once(const SharedTile& tile) {
   const BlockOp& op = program_.op(tile.value);
   const TensorPlace& place = facts_.place(op);
   if (!schedule_.producer || !place.pieces.empty()) return false;
-  // Three warpgroups have less rows than a power of two: those of the next block do not come, and nothing reads what is there.
+  // Three warpgroups have fewer rows than a power of two: those of the next block do not come, and nothing reads what is there.
   SharedTile brought = tile;
   const size_t rows = static_cast<size_t>(op.type.rank()) - 2;
   if (facts_.has_three_warpgroups()) brought.padded[rows] = program_.shape(tile.value)[rows];
