@@ -67,6 +67,7 @@ std::string kind_of(const MuKernel& kernel, const KernelSchedule& schedule) {
 }
 
 double most_registers(const KernelSchedule& schedule) {
+  if (schedule.setmaxnreg) return static_cast<double>(schedule.most_registers());
   return std::min(255.0, 65536.0 / schedule.threads() / std::max(1, schedule.min_blocks));
 }
 

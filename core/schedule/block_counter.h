@@ -22,6 +22,7 @@ class BlockCounter : private ScheduledBlock {
         by_rows_(kernel.ops.size()) {
     if (schedule.intervals) masking_ = masking_values(mugraph, kernel);
     find_reductions();
+    if (schedule.transform) find_transforms();
   }
 
   BlockWork run();
@@ -32,7 +33,11 @@ class BlockCounter : private ScheduledBlock {
   // What is reduced is loaded, then loaded again as operands lie in registers; behind both come the other operands.
   static constexpr double kReducedFirst = 2;
 
-  Work& work(Stage stage) { return stage == Stage::loop ? out_.loop : out_.once; }
+  Work& work(Stage stage) {
+    return stage != Stage::loop ? out_.once : transforming_ ? out_.transform : out_.loop;
+  }
+  // With `transform`: what warps of their own make, which takes no registers of those that compute.
+  void find_transforms();
   // What an iteration brings it brings whether or not all of it is masked; with intervals there are fewer of
   // them. Without, iterations that overlap are not passed over.
   void pass_over();
@@ -81,6 +86,8 @@ class BlockCounter : private ScheduledBlock {
   // along its columns.
   std::vector<std::optional<bool>> by_rows_;
   std::vector<bool> reduced_, reduced_in_front_;
+  std::set<BlockValue> transforms_;
+  bool transforming_ = false;  // one of them is counted
   RegisterNeeds needs_;
   BlockWork out_;
 };

@@ -6,6 +6,7 @@
 
 #include "core/mugraph/narrow.h"
 #include "core/schedule/block_counter.h"
+#include "core/schedule/transforms.h"
 
 namespace quern {
 
@@ -15,7 +16,15 @@ BlockWork BlockCounter::run() {
   out_.cluster = kernel_.grid[kGridAxes - 1];
   out_.trip_count = kernel_.trip_count;
   out_.fresh_share = 0;
-  for (size_t i = 0; i < kernel_.ops.size(); ++i) count(i);
+  for (size_t i = 0; i < kernel_.ops.size(); ++i) {
+    const bool transforms = transforms_.contains(static_cast<BlockValue>(i));
+    const RegisterNeeds before = needs_;
+    transforming_ = transforms && kernel_.ops[i].is_compute();
+    count(i);
+    if (transforms) needs_ = before;
+  }
+  transforming_ = false;
+  out_.is_possible &= !schedule_.transform || !transforms_.empty();
   // Nobody writes to a stage that others still read.
   if (schedule_.stages > 0)
     out_.loop.chain += schedule_.producer ? constants_.handover_cycles : constants_.barrier_cycles;
@@ -222,6 +231,17 @@ bool BlockCounter::is_kept_as_it_is(BlockValue load) const {
   return false;
 }
 
+void BlockCounter::find_transforms() {
+  for (size_t i = 0; i < kernel_.ops.size(); ++i) {
+    if (!kernel_.ops[i].is_compute(OpKind::contraction) || !in_loop(i) || !is_by_warpgroups(i)) continue;
+    const BlockValue operand = kernel_.ops[i].operands[static_cast<size_t>(1 - m_side())];
+    if (is_made(operand))
+      transforms_.merge(made_of_stage(
+          kernel_.ops, stages_, [&](BlockValue load) { return is_staged_load(load); },
+          static_cast<BlockValue>(i), operand));
+  }
+}
+
 void BlockCounter::find_reductions() {
   for (size_t i = 0; i < kernel_.ops.size(); ++i) {
     const BlockOp& each = kernel_.ops[i];
@@ -239,7 +259,7 @@ void BlockCounter::reduction(size_t i) {
   const BlockOp& each = kernel_.ops[i];
   const ReducedParts parts = parts_of_reduction(each);
   work(stages_[i]).slots += elements_for(static_cast<size_t>(each.operands[0]), each.operands[0]) / 32;
-  Work& own = in_loop(i) && !is_summed(i) ? out_.loop : out_.once;
+  Work& own = work(in_loop(i) && !is_summed(i) ? Stage::loop : Stage::after);
   own.slots += parts.values * parts.lane_bits * 2 * warps();
   own.chain += parts.lane_bits * kShuffleLatency;
   if (parts.across_warps) {

@@ -44,6 +44,8 @@ struct BlockWork {
   double blocks = 1;                    // of the grid, clusters and all
   int64_t cluster = 1, trip_count = 1;  // blocks of a cluster; iterations of the loop
   Work loop, once;                      // an iteration, and the rest
+  Work transform;               // what warps of their own do of an iteration (KernelSchedule::transform)
+  bool makes_operands = false;  // threads leave what wgmma reads of an iteration in shared memory
   double passed_share = 0;              // of the iterations: those that all threads pass over
   int64_t longest_trip_count = 0;  // of the block that has the most to do, where they differ; otherwise 0
   double longest_passed_share = 0;

@@ -122,7 +122,7 @@ std::optional<KernelSchedule> persistent(const MuGraph& mugraph, const MuKernel&
                                          const KernelSchedule& schedule, int64_t blocks_per_sm,
                                          const Target& target, BlockWorks& works) {
   const int64_t tiles = kernel.grid[0] * kernel.grid[1] * kernel.grid[2], blocks = blocks_per_sm * target.sms;
-  if (!schedule.producer || kernel.grid[3] > 1 || tiles <= blocks) return std::nullopt;
+  if (!schedule.producer || schedule.transform || kernel.grid[3] > 1 || tiles <= blocks) return std::nullopt;
   // Where some have more to do than others, whoever is ready takes the next one, or all have as much of both.
   if (unmasked_share(mugraph, kernel).mean < 1 && !schedule.intervals) return std::nullopt;
   const BlockWork& work = works.of(mugraph, schedule);
@@ -263,12 +263,23 @@ class SchedulesOfTile {
       KernelSchedule fewer_registers = overlapped;
       fewer_registers.shared_a = true;
       rank(*applied, fewer_registers);
+      rank_with_transform(*applied, overlapped);
+      rank_with_transform(*applied, overlapped);
+      rank_with_transform(*applied, fewer_registers);
     }
     // Or all iterations, of which then none is passed over.
     overlapped.intervals = false;
     if (overlapped.overlap && masked) rank(*applied, overlapped);
+    rank_with_transform(*applied, fed);
     const double fed_us = rank(*applied, fed);
     if (fed.producer && fed_us >= works_.time(*applied, schedule).us) rank(*applied, schedule);
+  }
+
+  // Where threads make operands of wgmma, by warps of their own.
+  void rank_with_transform(const MuGraph& applied, KernelSchedule schedule) {
+    if (!schedule.producer || !works_.of(applied, schedule).makes_operands) return;
+    schedule.transform = schedule.setmaxnreg = true;
+    if (check_fields(schedule).ok()) rank(applied, schedule);
   }
 
   // With what it may have beside its tiles, too. Returns its own time.

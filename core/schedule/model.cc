@@ -189,6 +189,12 @@ class KernelModel {
     return work.copies * constants_.copy_cycles + work.lines * constants_.line_cycles;
   }
 
+  // Of an SM, for one block's iteration or the rest, with what warps of their own do meanwhile.
+  double all_cycles(const Work& work) const {
+    const double own = cycles(work);
+    return &work == &work_.loop ? beside(own, cycles(work_.transform), constants_.transform_shadow) : own;
+  }
+
   // Cycles of a warp that has the SM to itself.
   double alone(const Work& work) const {
     const double tensor = constants_.own_units * tensor_cycles(work),
@@ -231,8 +237,8 @@ class KernelModel {
       for (double Work::*count : kComputes) all.*count += trip_count * work_.loop.*count;
       return cycles(all);
     }
-    return trip_count *
-               ((1 - work_.passed_share) * cycles(work_.loop) + work_.passed_share * cycles(work_.passed)) +
+    return trip_count * ((1 - work_.passed_share) * all_cycles(work_.loop) +
+                         work_.passed_share * cycles(work_.passed)) +
            cycles(work_.once);
   }
 
@@ -245,7 +251,7 @@ class KernelModel {
                                                                    : 0;
     // Where an SM has fewer than four warps, sub-partitions do nothing: that takes as long as blocks that fill it.
     const double blocks = std::max(per_sm, 4.0 * 32 / schedule_.workers());
-    return (beside(blocks * cycles(work), alone(work), shadow()) + between) / constants_.clock_mhz +
+    return (beside(blocks * all_cycles(work), alone(work), shadow()) + between) / constants_.clock_mhz +
            work.round_trips * latency_us();
   }
 

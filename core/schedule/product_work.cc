@@ -171,8 +171,11 @@ void BlockCounter::wgmma_product(size_t i, double batch) {
   own.chain += constants_.wgmma_cycles;
   if (in_loop(i)) out_.holds_last_tiles |= stays_outstanding(i);
   own.operand_bytes += batch * 2 * static_cast<double>(n * k * (m / kWgmmaRows));
-  if (is_made(each.operands[static_cast<size_t>(1 - side)])) {
+  if (const BlockValue made = each.operands[static_cast<size_t>(1 - side)]; transforms_.contains(made)) {
+    out_.transform.shared_bytes += batch * 2 * static_cast<double>(n * k);
+  } else if (is_made(made)) {
     const double bytes = batch * 2 * static_cast<double>(n * k);
+    out_.makes_operands = true;
     own.shared_bytes += bytes;
     own.chain += constants_.barrier_cycles;
     out_.written_bytes += bytes;

@@ -253,7 +253,9 @@ int64_t KernelSchedule::launch_registers() const {
 int64_t KernelSchedule::most_registers() const {
   if (!setmaxnreg) return launch_registers();
   constexpr int64_t kMostMoved = 240;
-  const int64_t moved = (launch_registers() / 8 * 8 - kProducerRegisters) * (threads() - computing());
+  const int64_t launch = launch_registers() / 8 * 8, producers = threads() - computing() - transforming(),
+                moved = (launch - kProducerRegisters) * producers +
+                        (launch - kTransformRegisters) * transforming();
   return std::min(kMostMoved, (launch_registers() + moved / computing()) / 8 * 8);
 }
 

@@ -39,17 +39,19 @@ struct KernelSchedule {
   BlockChoices choices = {};
   bool operator==(const KernelSchedule&) const = default;
 
-  // Those that compute a tile, groups of them, those of all groups, and all.
+  // Those that compute a tile, groups of them, those of all groups, those that make operands for them, and all.
   int workers() const { return 32 * warps[0] * warps[1] * warps[2]; }
   int groups() const { return pingpong ? 2 : 1; }
   int computing() const { return groups() * workers(); }
-  int threads() const { return computing() + (setmaxnreg ? 128 : producer ? 32 : 0); }
+  int transforming() const { return transform ? workers() : 0; }
+  int threads() const { return computing() + transforming() + (setmaxnreg ? 128 : producer ? 32 : 0); }
   // Blocks that share tiles by TMA multicast.
   int multicast_blocks() const { return multicast[0] * multicast[1] * multicast[2]; }
   // Registers that a thread can have at most: all from the beginning, and those that compute then.
   int64_t launch_registers() const;
   int64_t most_registers() const;
-  static constexpr int64_t kProducerRegisters = 24;  // of a warpgroup, with setmaxnreg
+  static constexpr int64_t kProducerRegisters = 24,
+                           kTransformRegisters = 48;  // of a warpgroup, with setmaxnreg
 };
 
 struct Schedule {

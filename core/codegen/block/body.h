@@ -26,6 +26,8 @@ struct BlockBody {
   Status status;                  // of the first thing that cannot be done
   Stage now = Stage::before;      // the section that is being written
   std::array<StepList, 3> steps;  // before, in and after the loop
+  std::map<BlockValue, StepList>
+      transforms;  // what warps of their own do in an iteration, by the operand that they make
   std::vector<SharedBuffer> shared;
   // Once; in every iteration, wherever its tiles are named; before the loop.
   Body prologue, iteration, declared;
@@ -53,6 +55,14 @@ class BlockPart {
   // Where statements for a value that is asked for now must stand.
   Stage place_of(BlockValue value) const {
     return program_.stage(value) == Stage::before ? Stage::before : now();
+  }
+  // What is written for the loop meanwhile, warps of their own do that make the operand; those that compute, where it is -1.
+  template <class Write>
+  void for_transform(BlockValue operand, const Write& write) {
+    if (operand < 0) return write();
+    std::swap(text(Stage::loop), body_.transforms[operand]);
+    write();
+    std::swap(text(Stage::loop), body_.transforms[operand]);
   }
   // UNSUPPORTED, naming the operator, unless something failed before.
   void fail(BlockValue value, const std::string& what);

@@ -8,6 +8,7 @@
 #include "core/codegen/block/layout_question.h"
 #include "core/codegen/block/position_masks.h"
 #include "core/codegen/block/reductions.h"
+#include "core/kernel/effects.h"
 #include "core/kernel/passes/tile_loop.h"
 #include "core/schedule/tile_pairs.h"
 
@@ -47,6 +48,7 @@ class BlockLowering : BlockPart {
   Status check_tiles() const;
   Status check_warps() const;
   Status check_producer() const;
+  Status check_transform() const;
   Status check_shared_a() const;
   Status check_persistent() const;
   Status check_multicast(const ir::Draft& draft) const;
@@ -154,7 +156,7 @@ void BlockLowering::write_sections() {
       if (op.is_rescale_factor()) continue;  // its maximum's accumulator writes it
       if ((op.is_accumulate() ? Stage::loop : program_.stage(value)) != stage) continue;
       has_loop_ |= stage == Stage::loop;
-      write(value);
+      for_transform(plans_.transforms(value), [&] { write(value); });
     }
   }
 }
@@ -204,6 +206,23 @@ Status BlockLowering::check_shared_a() const {
                 "tile of powers of two, unless TMA brings them (producer=1)");
 }
 
+// Warps that make operands hand nothing to each other.
+Status BlockLowering::check_transform() const {
+  if (!schedule_.transform) return {};
+  auto hands_over = [&](const auto& made) {
+    const auto& steps = made.second.all();
+    return made.second.writes_shared(body_.shared) ||
+           std::any_of(steps.begin(), steps.end(),
+                       [](const ir::Step& step) { return ir::has_barriers(step.body); });
+  };
+  const auto& all = body_.transforms;
+  if (!all.empty() && std::none_of(all.begin(), all.end(), hands_over)) return {};
+  return Status(ErrorCode::UNSUPPORTED,
+                "warps that make operands (transform) do so for products by wgmma in the loop, of tiles that "
+                "TMA brings and that "
+                "nothing else reads, element by element and by sums within a warp");
+}
+
 // Nothing but what the producer brings is shared by tiles, one of which is loaded while another is stored; and warps have
 // memory of their own.
 Status BlockLowering::check_persistent() const {
@@ -250,8 +269,7 @@ bool BlockLowering::keeps_groups_outstanding() const {
            const auto& [value, plan] = each;
            if (!plan.wgmma || program_.stage(value) != Stage::loop) return true;
            const BlockOp& user = program_.op(program_.users[static_cast<size_t>(value)][0]);
-           return plan.shared[0] && plan.shared[1] && !plan.cooperative[0] && !plan.cooperative[1] &&
-                  user.is_accumulate(Combine::sum);
+           return plan.is_in_stage(0) && plan.is_in_stage(1) && user.is_accumulate(Combine::sum);
          });
 }
 
@@ -469,6 +487,7 @@ Result<BlockKernel> BlockLowering::run(Chooser& chooser) {
   if (!body_.status.ok()) return body_.status;
   if (Status status = check_tiles(); !status.ok()) return status;
   if (Status status = check_producer(); !status.ok()) return status;
+  if (Status status = check_transform(); !status.ok()) return status;
   if (Status status = check_shared_a(); !status.ok()) return status;
   if (Status status = check_persistent(); !status.ok()) return status;
   add_launch(out);

@@ -30,13 +30,14 @@ CooperativeTile& Operands::cooperative_tile(BlockValue product, int side) {
   const MatmulPlan& plan = plans_.of(product);
   const auto [at, fresh_one] = cooperative_tiles_.try_emplace(
       {value, plan.dtype, plan.wgmma, plan.tf32x3, summed_dim(side, program_.op(value).type.rank())});
-  if (fresh_one) place_cooperative_tile(at->second, value, plan);
+  if (fresh_one) place_cooperative_tile(at->second, value, plan, plan.transformed[static_cast<size_t>(side)]);
   return at->second;
 }
 
 // For warpgroups in panels, else in rows. Of a product that is software-pipelined there are three, since some
 // warps make the one of their iteration while others have not waited for the one two iterations before.
-void Operands::place_cooperative_tile(CooperativeTile& made, BlockValue value, const MatmulPlan& plan) {
+void Operands::place_cooperative_tile(CooperativeTile& made, BlockValue value, const MatmulPlan& plan,
+                                      bool in_stage) {
   const RegisterLayout layout = plans_.cooperative_layout(value, plan.dtype);
   SharedTile& tile = made.tile;
   tile.value = facts_.root_load(value);
@@ -46,6 +47,7 @@ void Operands::place_cooperative_tile(CooperativeTile& made, BlockValue value, c
   const Scalar type = ir::scalar_of(plan.dtype);
   if (plan.wgmma) {
     shared_.put_in_panels(tile, SharedTiles::bits_of(tile, shared_.dims_by_stride(tile)));
+    if (in_stage) return staged_.place_transformed(tile, value, type);
     const bool pipelined = plans_.pipelined().value >= 0 && plans_.pipelined_n_operand() == value;
     made.copies = pipelined ? 3 : 1;
     const auto use = pipelined                ? SharedBuffer::Use::loop_carried
@@ -94,17 +96,19 @@ const CooperativeTile& Operands::make_cooperatively(BlockValue product, int side
     text(place) += std::move(body);
     return made;
   }
-  to.when(leaders(layout), [&](Builder& some) {
-    some.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
-      each.store(Instr::store_shared, ir::address(tile.memory, shared_.place_in(tile, chunks, c)),
-                 Scalar::u32, words, [&](Builder&, const Expr& j) {
-                   return word_of(value, layout, plan, summed, c * (1 << vector) + j * per_word);
-                 });
+  for_transform(plans_.transforms(value), [&] {
+    to.when(leaders(layout), [&](Builder& some) {
+      some.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
+        each.store(Instr::store_shared, ir::address(tile.memory, shared_.place_in(tile, chunks, c)),
+                   Scalar::u32, words, [&](Builder&, const Expr& j) {
+                     return word_of(value, layout, plan, summed, c * (1 << vector) + j * per_word);
+                   });
+      });
     });
+    if (plan.wgmma) to.emit(Instr::fence_async);
+    if (kept && schedule_.producer) to.emit(Instr::named_barrier, {}, {schedule_.workers()});
+    text(place) += std::move(body);
   });
-  if (plan.wgmma) to.emit(Instr::fence_async);
-  if (kept && schedule_.producer) to.emit(Instr::named_barrier, {}, {schedule_.workers()});
-  text(place) += std::move(body);
   return made;
 }
 

@@ -59,7 +59,7 @@ class Operands : BlockPart {
   // The staged tile that is an operand of one product as it lies; null if the operand is none.
   const SharedTile* matrices_of(BlockValue value, DType dtype);
   std::optional<Fragments> by_steps(BlockValue product, int side, const SharedTile& tile);
-  void place_cooperative_tile(CooperativeTile& made, BlockValue value, const MatmulPlan& plan);
+  void place_cooperative_tile(CooperativeTile& made, BlockValue value, const MatmulPlan& plan, bool in_stage);
 
   const ProductPlans& plans_;
   TileBounds& bounds_;

@@ -33,6 +33,11 @@ ProductPlans::ProductPlans(const BlockFacts& facts)
 // Whatever is computed element by element from the same tiles as an operand is best done where they are.
 void ProductPlans::note_demands(BlockValue product, const MatmulPlan& plan) {
   if (plan.wgmma) note_panels(product, plan);
+  for (size_t s : {size_t{0}, size_t{1}}) {
+    const BlockValue operand = program_.op(product).operands[s];
+    if (!plan.wgmma || !plan.transformed[s]) continue;
+    for (BlockValue each : made_of_stage_alone(product, operand)) transforms_[each] = operand;
+  }
   for (int side = 0; side < 2; ++side) {
     const size_t s = static_cast<size_t>(side);
     if (plan.shared[s] && !plan.cooperative[s]) continue;
@@ -62,6 +67,11 @@ const Ints* ProductPlans::panel_extents(BlockValue load) const {
 std::optional<int> ProductPlans::turned(BlockValue load) const {
   const auto at = turned_.find(load);
   return at == turned_.end() ? std::nullopt : std::optional(at->second);
+}
+
+BlockValue ProductPlans::transforms(BlockValue value) const {
+  const auto at = transforms_.find(value);
+  return at == transforms_.end() ? -1 : at->second;
 }
 
 // Appends the bits that tell the matrices of a batch apart.

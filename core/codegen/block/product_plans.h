@@ -2,6 +2,8 @@
 // layout that wants of their operands and gives their sums. Decided before anything is written.
 #pragma once
 
+#include <set>
+
 #include "core/codegen/block/facts.h"
 #include "core/schedule/fragments.h"
 #include "core/schedule/tile_work.h"
@@ -35,6 +37,13 @@ struct MatmulPlan {
   int filled_steps = 0;  // of the steps, those that the inner dimension reaches: the others would add zeros
   int n_side() const { return 1 - m_side; }
   std::array<bool, 2> cooperative = {false, false};  // the operands
+  // Of these, what warps of their own leave in the stage.
+  std::array<bool, 2> transformed = {false, false};
+  // Whether those that compute find the operand in the stage.
+  bool is_in_stage(int side) const {
+    const size_t s = static_cast<size_t>(side);
+    return shared[s] && (!cooperative[s] || transformed[s]);
+  }
   bool keeps_m = false;  // that of the rows is put into shared memory in front of the loop, cooperatively
 };
 
@@ -69,6 +78,9 @@ class ProductPlans {
   // In which layout an operand of a product is computed; and in which one all warps make it together.
   RegisterLayout operand_layout(BlockValue product, int side) const;
   RegisterLayout cooperative_layout(BlockValue value, DType dtype) const;
+
+  // The operand that warps of their own make of the value, or that is the value; -1: threads that compute make it.
+  BlockValue transforms(BlockValue value) const;
 
   // The product that is software-pipelined, and the one of its iteration that is waited for first; -1: none.
   struct Pipelined {
@@ -112,6 +124,7 @@ class ProductPlans {
   bool columns_end_early(BlockValue product, const CoordEnd& end, const MatmulPlan& plan) const;
   bool is_cooperative_panel(BlockValue value, DType dtype) const;
   bool is_kept_panel(BlockValue product, const MatmulPlan& plan) const;
+  std::set<BlockValue> made_of_stage_alone(BlockValue product, BlockValue operand) const;
   struct WgmmaDims;
   bool plan_wgmma(BlockValue product, MatmulPlan& plan) const;
   void share_among_warpgroups(BlockValue product, MatmulPlan& plan, int n_least, ProductBits& left) const;
@@ -128,6 +141,7 @@ class ProductPlans {
   std::map<BlockValue, RegisterLayout> demands_;
   std::map<BlockValue, Ints> panels_;
   std::map<BlockValue, int> turned_;
+  std::map<BlockValue, BlockValue> transforms_;  // by value: the operand
   Pipelined pipelined_;
 };
 

@@ -136,7 +136,7 @@ void Products::wgmma(BlockValue value, const Symbol& sums, Stage stage) {
   to.add(wgmma_group(value, sums, words, false));
   if (const int n_side = plan.n_side(); plan.cooperative[static_cast<size_t>(n_side)]) {
     operands_.make_cooperatively(value, n_side);
-    to.add(ir::wait_for_products({sums}));
+    if (!plan.is_in_stage(n_side)) to.add(ir::wait_for_products({sums}));
   }
   text(stage) += std::move(body);
 }

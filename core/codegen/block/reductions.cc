@@ -170,8 +170,7 @@ void Reductions::add_product(BlockValue accumulator, const RegisterTile& sums) {
   products_.add(product, sums.registers, Stage::loop);
   const MatmulPlan& plan = plans_.of(product);
   if (plan.fma && sums.dtype == DType::f32) products_.free_of_vectors(sums.registers);
-  if (plan.wgmma && !plan.cooperative[static_cast<size_t>(plan.n_side())])
-    outstanding_.push_back(sums.registers);
+  if (plan.wgmma && plan.is_in_stage(plan.n_side())) outstanding_.push_back(sums.registers);
 }
 
 }  // namespace quern

@@ -207,6 +207,28 @@ ir::Arrival& StagedTiles::arrival_of(const SharedTile& tile) {
   return arrivals_.back();
 }
 
+void StagedTiles::place_transformed(SharedTile& tile, BlockValue operand, Scalar type) {
+  tile.memory = ir::make_pointer(fresh("transformed_" + base_name(operand)), ring_, type);
+  transformed_.emplace(operand, tile);
+}
+
+bool StagedTiles::is_made_in_place(BlockValue operand, const SharedTile& made) const {
+  const SharedTile& from = tiles_.at(made.value);
+  const DType dtype = facts_.place(made.value).dtype;
+  auto shape = [](const SharedTile& tile) {
+    return std::tie(tile.padded, tile.inner, tile.bits, tile.swizzle, tile.row_bits, tile.panel_bits,
+                    tile.bytes);
+  };
+  const std::vector<RegisterTile>& read = values_.tiles(made.value);
+  if (made.memory->type != ir::scalar_of(dtype) || shape(made) != shape(from) || read.size() != 1)
+    return false;
+  const RegisterLayout own = plans_.cooperative_layout(operand, dtype), &as_read = read[0].layout;
+  auto has_all = [](const auto& bits) {
+    return std::all_of(bits.begin(), bits.end(), [](const CoordBit& bit) { return bit.dim >= 0; });
+  };
+  return own.lanes == as_read.lanes && own.warps == as_read.warps && has_all(own.lanes) && has_all(own.warps);
+}
+
 ir::TileRing StagedTiles::draft() {
   ir::TileRing ring;
   ring.stage = ring_;
@@ -215,6 +237,15 @@ ir::TileRing StagedTiles::draft() {
   ring.cp_async = std::move(cp_async_);
   ring.cp_async_for_wgmma = copies_panels_;
   ring.arrivals = std::move(arrivals_);
+  for (const auto& [operand, tile] : transformed_) {
+    const bool in_place = is_made_in_place(operand, tile);
+    ring.tiles.push_back(
+        {tile.memory, in_place ? 0 : tile.bytes, in_place ? tiles_.at(tile.value).memory : nullptr});
+    ir::Arrival made{ir::make_pointer("made_" + base_name(operand), full_, Scalar::mbarrier), {}};
+    made.tiles.push_back(tile.memory);
+    for (const ir::Step& step : body_.transforms[operand].all()) Builder(made.transform).add(step.body);
+    ring.arrivals.push_back(std::move(made));
+  }
   for (const Map& map : maps_)
     if (!map.symbol->written) ring.maps.push_back(map.symbol);
   ring.full = full_;

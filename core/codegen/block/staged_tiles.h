@@ -32,6 +32,9 @@ class StagedTiles : BlockPart {
     return std::find(once_tiles_.begin(), once_tiles_.end(), memory) != once_tiles_.end();
   }
 
+  // Of a tile in panels that warps of their own make of others of the stage: where it lies there.
+  void place_transformed(SharedTile& tile, BlockValue operand, Scalar type);
+
   // From registers to the tensor, as the schedule says.
   void store(BlockValue value);
 
@@ -58,6 +61,8 @@ class StagedTiles : BlockPart {
   void copy_from_own(Builder& to, const SharedTile& tile, const TilePiece& piece,
                      const RegisterLayout& chunks, int64_t bytes);
   bool bring_by_tma(SharedTile& tile);
+  // Whether a tile that is made of the stage's alone can take its place: a thread writes where it has read, and nobody else does.
+  bool is_made_in_place(BlockValue operand, const SharedTile& made) const;
   class Tma;  // tma.cc
 
   const ProductPlans& plans_;
@@ -72,6 +77,7 @@ class StagedTiles : BlockPart {
 
   ir::Copies cp_async_;
   std::vector<ir::Arrival> arrivals_;
+  std::map<BlockValue, SharedTile> transformed_;  // by the operand
   bool copies_panels_ = false;  // for wgmma, by cp.async
   std::vector<Map> maps_;
   size_t tma_tiles_ = 0, multicast_ = 0;  // that TMA brings, and those of them that blocks share

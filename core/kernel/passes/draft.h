@@ -16,12 +16,14 @@ struct Copies {
   Body all() const;
 };
 
-// What one thread asks TMA for in an iteration and hears of at one mbarrier of its stage: those tiles, of so many bytes.
+// What one thread asks TMA for in an iteration and hears of at one mbarrier of its stage: those tiles, of so many bytes. Or what
+// warps of their own make of other tiles of the stage (`transform`), each of which arrives there.
 struct Arrival {
   Symbol barrier;  // that of this iteration
   Copies copies;
   int64_t bytes = 0;
   std::vector<Symbol> tiles = {};
+  Body transform = {};
 };
 
 // Tiles in shared memory that come for iterations to be: as many iterations ahead as the ring has stages but
@@ -30,6 +32,8 @@ struct TileRing {
   struct Tile {
     Symbol memory;  // where it lies in this iteration
     int64_t bytes = 0;
+    Symbol over =
+        nullptr;  // if it takes the place of another, which each thread reads where it then writes: that one's; bytes are 0
   };
   Symbol stage;  // that of this iteration
   int stages = 0;

@@ -26,7 +26,10 @@ Status init_mbarriers(Draft& draft, const PassContext&) {
     for (const Symbol& map : ring.maps) first.emit(Instr::tma_prefetch, {map});
     for (int i = 0; i < ring.stages; ++i) {
       for (int each = 0; each < arrivals; ++each)
-        first.emit(Instr::mbarrier_init, {address(ring.full, i * arrivals + each), 1});
+        first.emit(
+            Instr::mbarrier_init,
+            {address(ring.full, i * arrivals + each),
+             ring.arrivals[static_cast<size_t>(each)].bytes > 0 ? 1 : draft.schedule.transforming() / 32});
       if (draft.producer)
         first.emit(Instr::mbarrier_init, {address(ring.empty, i), draft.workers / 32 * blocks});
     }

@@ -57,8 +57,12 @@ class DraftPrinter {
            std::to_string(tile.bytes) + " bytes");
     if (!draft_.loop) return;
     section("copies of an iteration, by all threads", ring.cp_async.all());
-    for (const Arrival& each : ring.arrivals)
-      section("copies of an iteration, by TMA, " + std::to_string(each.bytes) + " bytes", each.copies.all());
+    for (const Arrival& each : ring.arrivals) {
+      if (each.bytes > 0)
+        section("copies of an iteration, by TMA, " + std::to_string(each.bytes) + " bytes",
+                each.copies.all());
+      section("made in an iteration, by warps of their own", each.transform);
+    }
     section("copies in front of the loop, by TMA, " + std::to_string(ring.once_bytes) + " bytes",
             ring.once.all());
   }

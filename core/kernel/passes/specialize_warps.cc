@@ -2,12 +2,16 @@
 // mbarriers guard each stage: `full`, when the bytes of an iteration are there, and `empty`, when every warp
 // has read them. So no iteration has a barrier of all threads, and a slow warp stops the others only when it
 // is behind by the whole ring.
+//
+// With `transform` there is a third role between them: warps that make operands of wgmma of tiles that have come, and leave them in
+// the same stage, where those who compute wait for them at another `full`.
 #include <algorithm>
 
 #include "core/base/status.h"
 #include "core/kernel/effects.h"
 #include "core/kernel/passes/passes.h"
 #include "core/kernel/passes/tile_loop.h"
+#include "core/kernel/replace.h"
 
 namespace quern::ir {
 
@@ -46,11 +50,11 @@ void ask_for_tiles(const Draft& draft, Builder& to) {
 // The whole life of the producer. It may end before what it asked for has landed, and before the others: the
 // block, whose memory TMA writes, ends with the last of them.
 WarpRole producer_role(const Draft& draft) {
-  const int workers = draft.groups() * draft.workers;
-  WarpRole producer{"producer", workers / 32, {}, (draft.kernel.threads - workers) / 32};
+  const int others = draft.groups() * draft.workers + draft.schedule.transforming();
+  WarpRole producer{"producer", others / 32, {}, (draft.kernel.threads - others) / 32};
   Builder role(producer.body);
   if (draft.schedule.setmaxnreg) role.emit(Instr::setmaxnreg_dec, {}, {KernelSchedule::kProducerRegisters});
-  const Expr one_thread = producer.warps == 1 ? equal(draft.lane, 0) : equal(thread_index(), workers);
+  const Expr one_thread = producer.warps == 1 ? equal(draft.lane, 0) : equal(thread_index(), others);
   auto ask = [&](Builder& attempt) {
     attempt.when(one_thread, [&](Builder& one) {
       each_turn(draft, one, [&](Builder& turn) {
@@ -65,6 +69,25 @@ WarpRole producer_role(const Draft& draft) {
   each_attempt(draft, role, tries ? less(0, draft.turns->attempt) : truth(true), ask);
   if (draft.waits_late || fetches_ahead(draft)) role.emit(Instr::grid_wait);
   return producer;
+}
+
+// As many warps as compute, with numbers as theirs, make operands of what the producer brings. A stage is theirs when its tiles have
+// come, which is not before all who compute have given it back; so that they need not give back anything.
+WarpRole transform_role(const Draft& draft) {
+  const Symbol own = make_variable("own_warp", Scalar::i32);
+  WarpRole role{"transform", draft.workers / 32, {}, draft.schedule.transforming() / 32};
+  Builder to(role.body);
+  to.emit(Instr::setmaxnreg_dec, {}, {KernelSchedule::kTransformRegisters});
+  to.let(own, Expr(draft.warp) - role.first_warp);
+  Body iterations;
+  Builder(iterations).rolled(draft.loop->iteration, 0, draft.loop->trip_count, [&](Builder& each) {
+    for (const Body& part : {stage_tiles(draft), draft.loop->names}) each.add(part);
+    for (const Arrival& arrival : draft.ring.arrivals)
+      if (!arrival.transform.empty()) each.add(transform_tile(draft, arrival));
+  });
+  to.add(renamed(iterations, draft.warp, own));
+  if (draft.waits_late || fetches_ahead(draft)) to.emit(Instr::grid_wait);
+  return role;
 }
 
 // Of two groups one waits at `full` when the other has gone through its loop: by its parity a phase cannot be told from the
@@ -132,6 +155,7 @@ Status specialize_warps(Draft& draft, const PassContext&) {
     return Status(ErrorCode::UNSUPPORTED,
                   "groups that take tiles in turns (pingpong) have no barriers of their own");
   draft.roles = {producer_role(draft)};
+  if (draft.schedule.transform) draft.roles.push_back(transform_role(draft));
   if (draft.schedule.setmaxnreg)
     Builder(draft.roles).emit(Instr::setmaxnreg_inc, {}, {draft.schedule.most_registers()});
   if (fetches_ahead(draft)) {

@@ -31,7 +31,7 @@ Body stage_tiles(const Draft& draft) {
                  stage_number(ring, iteration_of_all(draft, draft.loop->iteration)) * bytes + ring.offset));
   int64_t offset = 0;
   for (const TileRing::Tile& tile : ring.tiles) {
-    to.let(tile.memory, address(ring.stage, offset));
+    to.let(tile.memory, tile.over ? address(tile.over, 0) : address(ring.stage, offset));
     offset += tile.bytes;
   }
   return body;
@@ -83,6 +83,7 @@ Body tma_request(const Draft& draft, const std::optional<Expr>& later) {
   Builder to(body);
   for (const Arrival& arrival : draft.ring.arrivals) {
     const bool has_inputs = !arrival.copies.of_inputs.empty();
+    if (arrival.bytes == 0) continue;
     to.let(arrival.barrier, barrier_of(draft, arrival));
     when_any(has_inputs ? later : std::nullopt, to, [&](Builder& there) { ask_for_inputs(arrival, there); });
     to.add(arrival.copies.others);
@@ -150,6 +151,18 @@ void wait_for(const Draft& draft, const Arrival& arrival, Body& out) {
 }
 
 }  // namespace
+
+Body transform_tile(const Draft& draft, const Arrival& made) {
+  Body body;
+  for (const Arrival& arrival : draft.ring.arrivals)
+    if (arrival.bytes > 0 && touches(made.transform, arrival.tiles)) wait_for(draft, arrival, body);
+  Builder to(body);
+  to.add(made.transform);
+  to.emit(Instr::warp_barrier);
+  to.when(equal(draft.lane, 0),
+          [&](Builder& one) { one.emit(Instr::mbarrier_arrive, {barrier_of(draft, made)}); });
+  return body;
+}
 
 Body tma_wait(const Draft& draft) {
   Body body;

@@ -70,7 +70,9 @@ bool has_inputs(const Draft& draft);
 Body fetch_inputs(const Draft& draft, const Expr& count);
 void wait_for_previous(Draft& draft, Builder& to);
 
-// Waits until TMA has brought those of this iteration.
+// What warps of their own do for such an arrival in an iteration: wait for what they make it of, make it, and tell those that compute.
+Body transform_tile(const Draft& draft, const Arrival& made);
+// Waits until TMA, or such warps, have brought those of this iteration.
 Body tma_wait(const Draft& draft);
 // A part of an iteration, behind the names that it has and the wait for tiles that it reads, but for those that
 // the part `before` has waited for.

@@ -1,0 +1,47 @@
+#include "core/schedule/transforms.h"
+
+#include <algorithm>
+
+namespace quern {
+
+namespace {
+
+// Made of numbers alone.
+bool is_fixed(const std::vector<BlockOp>& ops, BlockValue value) {
+  const BlockOp& op = ops[static_cast<size_t>(value)];
+  if (!op.is_compute() || op.code() == OpCode::iota) return false;
+  return std::all_of(op.operands.begin(), op.operands.end(),
+                     [&](BlockValue operand) { return is_fixed(ops, operand); });
+}
+
+bool is_made_by_rows(const BlockOp& op) {
+  return op.is_compute(OpKind::elementwise) || op.is_compute(OpKind::composite) ||
+         op.is_compute(OpKind::reduction) || op.is_compute(OpCode::cast);
+}
+
+}  // namespace
+
+std::set<BlockValue> made_of_stage(const std::vector<BlockOp>& ops, const std::vector<Stage>& stages,
+                                   const std::function<bool(BlockValue)>& is_staged, BlockValue product,
+                                   BlockValue operand) {
+  std::set<BlockValue> made;
+  std::vector<BlockValue> open = {operand};
+  while (!open.empty()) {
+    const BlockValue value = open.back();
+    open.pop_back();
+    if (is_fixed(ops, value) || !made.insert(value).second) continue;
+    const BlockOp& op = ops[static_cast<size_t>(value)];
+    const bool fits = op.is_load() ? is_staged(value) : is_made_by_rows(op);
+    if (!fits || stages[static_cast<size_t>(value)] != Stage::loop) return {};
+    open.insert(open.end(), op.operands.begin(), op.operands.end());
+  }
+  for (size_t user = 0; user < ops.size(); ++user)
+    for (BlockValue used : ops[user].operands) {
+      const bool known = made.contains(static_cast<BlockValue>(user)) ||
+                         (used == operand && static_cast<BlockValue>(user) == product);
+      if (made.contains(used) && !known) return {};
+    }
+  return made;
+}
+
+}  // namespace quern

@@ -1,0 +1,156 @@
+// Operands of wgmma that warps of their own make of what TMA has brought (transform): right in the emulator where stages go round,
+// proved, with faults that are found, and refused where warps would have to hand something to each other.
+#include "core/prove/prove_kernel.h"
+#include "core/schedule/enumerate.h"
+#include "core/verify/rounded_values.h"
+#include "tests/codegen/mutations.h"
+#include "tests/codegen/sized_cases.h"
+#include "tests/mugraph/texts.h"
+#include "tests/support/test.h"
+
+namespace {
+
+using namespace quern;
+
+KernelSchedule way(const WarpCounts& warps, int stages, bool overlap = false, bool shared_a = false) {
+  KernelSchedule out;
+  out.warps = warps;
+  out.stages = stages;
+  out.tma = out.wgmma = out.producer = out.setmaxnreg = out.transform = true;
+  out.overlap = overlap;
+  out.shared_a = shared_a;
+  return out;
+}
+
+// Attention with values, keys or both that are made of what is loaded (@).
+MuGraphCase attention(const std::string& keys, const std::string& values, const Sizes& sizes,
+                      const KernelSchedule& schedule) {
+  std::string graph = kAttentionGraph, mugraph = kAttention;
+  auto make = [&](const std::string& made, const std::string& name, const std::string& of) {
+    if (of.empty()) return;
+    graph = with(with(graph, ", " + name + ")", ", " + made + ")"), "s = matmul",
+                 made + " = " + with(of, "@", name) + "\ns = matmul");
+    mugraph = with(with(mugraph, ", " + name + "0)", ", " + made + "0)"), "s = matmul",
+                   made + "0 = " + with(of, "@", name + "0") + "\n  s = matmul");
+  };
+  make("c", "k", keys);
+  make("w", "v", values);
+  return sized_case("attention of " + keys + " and " + values, graph, mugraph, sizes, schedule);
+}
+const char kNormed[] = "rms_norm(@, axis=[2], eps=1e-05)";
+const Sizes kOne = {"bf16", "64", "64", "160", "1", "5"}, kTwo = {"f16", "128", "32", "160", "2", "5"},
+            kWide = {"f16", "128", "64", "256", "1", "4"};
+
+std::vector<MuGraphCase> attentions() {
+  return {attention("", kNormed, kOne, way({4, 1, 1}, 2)),
+          attention("", kNormed, kTwo, way({4, 1, 1}, 3, true)),
+          attention("", kNormed, kTwo, way({4, 1, 1}, 3, true, true)),
+          attention("", kNormed, kWide, way({8, 1, 1}, 3, true)),
+          attention("silu(@)", "", kOne, way({4, 1, 1}, 2)),
+          attention("silu(@)", kNormed, kTwo, way({4, 1, 1}, 4, true))};
+}
+
+void operands_are_made_beside_products(void**) {
+  const std::vector<MuGraphCase> cases = attentions();
+  const std::unique_ptr<Solver> solver = make_z3_solver();
+  ProveOptions options;
+  options.solver = solver.get();
+  for (const MuGraphCase& each : cases) {
+    const EmittedMuGraph program = emitted(each);
+    assert_true(program.source.find("// transform") != std::string::npos);
+    if (!solver) continue;
+    const Proof proof = prove_kernel(program.code[0].kernel, program.code[0].facts, options);
+    if (!proof.proved()) fail_test(each.label + ": " + proof.summary());
+  }
+  all_are_right(cases);
+}
+
+void they_are_right_on_hostile_inputs(void**) {
+  all_are_right_on_hostile_inputs({attention("", kNormed, kTwo, way({4, 1, 1}, 3, true)),
+                                   attention("silu(@)", kNormed, kOne, way({4, 1, 1}, 2))});
+}
+
+// Products that stay outstanding read the next stage's operand, too; the rows of wgmma run along rows or along columns.
+const char kGraph[] = R"(graph product
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+s = silu(w)
+z = matmul(x, s)
+out z
+)";
+const char kProduct[] = R"(mugraph product
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+tensor z: TYPE[ROWS, COLUMNS]
+kernel grid=[GRID] loop=TURNS threads=128 {
+  x0 = load(x, x=0, loop=1)
+  w0 = load(w, loop=0)
+  s0 = silu(w0)
+  xw = matmul(x0, s0)
+  a = accumulate_sum(xw)
+  store(a, z, x=0)
+}
+out z
+)";
+void sums_of_products_are_right(void**) {
+  std::vector<MuGraphCase> cases;
+  for (const KernelSchedule& each : {way({4, 1, 1}, 2), way({8, 1, 1}, 3), way({4, 2, 1}, 4)})
+    cases.push_back(sized_case("product", kGraph, kProduct, {"f16", "128", "256", "64", "1", "4"}, each));
+  all_are_right(cases);
+}
+
+// A tile takes the place of what it is made of where each thread writes what it has read.
+void tiles_are_made_in_place(void**) {
+  const std::string source = emitted(attention("", kNormed, kWide, way({8, 1, 1}, 3, true))).source;
+  assert_true(source.find("iteration % 3 * 16384") != std::string::npos);
+}
+
+void planted_faults_are_found(void**) {
+  const std::vector<const char*> kUnordered = {"no synchronisation between", "race", "proxy",
+                                               "asynchronous copy"};
+  are_found(attention("", kNormed, kOne, way({4, 1, 1}, 3, true)),
+            {{"fence_proxy_async();", "", kUnordered},
+             {"mbarrier_arrive(full + iteration % 3 * 3 + 2);", "", {"deadlock"}},
+             {"mbarrier_wait(full + iteration % 3 * 3 + 2, iteration / 3 & 1);", "", kUnordered},
+             {"mbarrier_wait(full + iteration % 3 * 3 + 1, iteration / 3 & 1);", "", kUnordered},
+             {"mbarrier_init(full + 2, 4);",
+              "mbarrier_init(full + 2, 3);",
+              {"arrivals", "race", "no synchronisation", "proxy"}}});
+}
+
+void others_are_refused(void**) {
+  // Sums over what several warps have.
+  assert_error(emit(attention("rms_norm(@, axis=[1], eps=1e-05)", "", kOne, way({4, 1, 1}, 2))),
+               ErrorCode::UNSUPPORTED, "warps that make operands (transform)");
+  // Nothing to make.
+  assert_error(emit(attention("", "", kOne, way({4, 1, 1}, 2))), ErrorCode::UNSUPPORTED, "transform");
+  KernelSchedule without = way({4, 1, 1}, 2);
+  without.setmaxnreg = false;
+  assert_error(emit(attention("", kNormed, kOne, without)), ErrorCode::INVALID_ARGUMENT, "transform");
+  KernelSchedule many = way({16, 1, 1}, 2);
+  assert_error(emit(attention("", kNormed, kOne, many)), ErrorCode::INVALID_ARGUMENT, "transform");
+}
+
+// It is tried where there is something to make, and nowhere else.
+void it_is_enumerated_where_operands_are_made(void**) {
+  auto tries = [](MuGraphCase each) {
+    note_rounded_values(each.graph, each.mugraph);
+    const auto all = enumerate_schedules(each.mugraph, **find_target("sm_90a"));
+    return std::any_of(all.begin(), all.end(), [](const Schedule& one) { return one.kernels[0].transform; });
+  };
+  assert_true(tries(attention("", kNormed, kWide, {})));
+  assert_false(tries(attention("", "", kWide, {})));
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {cmocka_unit_test(operands_are_made_beside_products),
+                              cmocka_unit_test(they_are_right_on_hostile_inputs),
+                              cmocka_unit_test(sums_of_products_are_right),
+                              cmocka_unit_test(tiles_are_made_in_place),
+                              cmocka_unit_test(planted_faults_are_found),
+                              cmocka_unit_test(others_are_refused),
+                              cmocka_unit_test(it_is_enumerated_where_operands_are_made)};
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
