@@ -237,7 +237,10 @@ void BlockCounter::find_transforms() {
     const BlockValue operand = kernel_.ops[i].operands[static_cast<size_t>(1 - m_side())];
     if (is_made(operand))
       transforms_.merge(made_of_stage(
-          kernel_.ops, stages_, [&](BlockValue load) { return is_staged_load(load); },
+          kernel_.ops, stages_,
+          [&](BlockValue load) {
+            return is_staged_load(load) ? inner_dim(place(load), op(load).type.shape) : -1;
+          },
           static_cast<BlockValue>(i), operand));
   }
 }

@@ -22,19 +22,27 @@ bool is_made_by_rows(const BlockOp& op) {
 }  // namespace
 
 std::set<BlockValue> made_of_stage(const std::vector<BlockOp>& ops, const std::vector<Stage>& stages,
-                                   const std::function<bool(BlockValue)>& is_staged, BlockValue product,
-                                   BlockValue operand) {
+                                   const std::function<int(BlockValue)>& staged_neighbours,
+                                   BlockValue product, BlockValue operand) {
   std::set<BlockValue> made;
+  std::set<int64_t> neighbours, reduced;  // dimensions
   std::vector<BlockValue> open = {operand};
   while (!open.empty()) {
     const BlockValue value = open.back();
     open.pop_back();
     if (is_fixed(ops, value) || !made.insert(value).second) continue;
     const BlockOp& op = ops[static_cast<size_t>(value)];
-    const bool fits = op.is_load() ? is_staged(value) : is_made_by_rows(op);
-    if (!fits || stages[static_cast<size_t>(value)] != Stage::loop) return {};
+    const bool once = stages[static_cast<size_t>(value)] == Stage::before;
+    const int along = op.is_load() && !once ? staged_neighbours(value) : -1;
+    const bool fits = op.is_load() ? once || along >= 0
+                      : once       ? op.is_compute(OpKind::elementwise) || op.is_compute(OpCode::cast)
+                                   : is_made_by_rows(op);
+    if (!fits || stages[static_cast<size_t>(value)] == Stage::after) return {};
+    if (along >= 0) neighbours.insert(along);
+    if (op.is_compute() && op.attrs().axis) reduced.insert(op.attrs().axis->begin(), op.attrs().axis->end());
     open.insert(open.end(), op.operands.begin(), op.operands.end());
   }
+  if (!reduced.empty() && reduced != neighbours) return {};
   for (size_t user = 0; user < ops.size(); ++user)
     for (BlockValue used : ops[user].operands) {
       const bool known = made.contains(static_cast<BlockValue>(user)) ||

@@ -309,6 +309,79 @@ void specialize_warps_makes_a_producer(void**) {
 )");
 }
 
+// With `transform` warps of their own wait for the tile, make another of it in the same stage, and tell those that compute at a
+// `full` of its own; the stage is given back by these alone.
+void specialize_warps_makes_operands_beside(void**) {
+  const Names names;
+  Draft draft = draft_of(names);
+  draft.schedule.warps = {1, 1, 2};
+  draft.schedule.transform = true;
+  draft.warp = make_variable("warp", Scalar::i32);
+  draft.kernel.threads = 160;
+  draft.producer = true;
+  draft.loop = loop_of(names);
+  add_ring(draft, names, true);
+  const Symbol made = make_pointer("made", names.stage, Scalar::f32);
+  draft.ring.tiles.push_back({made, 0, names.tile});
+  Arrival there{make_pointer("there", names.full, Scalar::mbarrier), {}};
+  there.tiles = {made};
+  there.transform = body([&](Builder& to) {
+    to.assign(element(made, thread_index()),
+              element(names.tile, thread_index()) + element(names.tile, thread_index()));
+    to.emit(Instr::fence_async);
+  });
+  draft.ring.arrivals.push_back(there);
+  place_ring(draft);
+  draft.section(Stage::loop).body = body([&](Builder& to) {
+    to.assign(element(names.sum, 0), element(names.sum, 0) + element(made, thread_index() - 1));
+  });
+  Draft barriers = draft;
+  run(barriers, "init_mbarriers");
+  assert_contains(print_ir(barriers.barrier_setup), "mbarrier_init mbarrier full + 1, 2\n");
+  run(draft, "specialize_warps");
+  prints(draft, R"(kernel sums: 160 threads, 0 bytes of shared memory
+  ring of 2 stages, at 0, mbarriers at 512
+    tile tile: shared f32*, 256 bytes
+    tile made: shared f32*, 0 bytes
+  roles
+    role producer, warp 4
+      if lane == 0
+        for i in 0 .. 8, rolled
+          mbarrier_wait mbarrier empty + i % 2, i / 2 & 1 ^ 1  # orders memory
+          stage: shared byte* = shared + i % 2 * 256
+          tile: shared f32* = stage
+          made: shared f32* = tile
+          arriving: shared mbarrier* = full + i % 2 * 2
+          mbarrier_arrive_expect mbarrier arriving, 256  # orders memory
+          tma_load<2, true> write shared tile, map map0, mbarrier arriving at (0, i * 64)
+    role transform, warp 2
+      setmaxnreg_dec<48>  # warpgroup
+      own_warp: i32 = warp - 2
+      for i in 0 .. 8, rolled
+        stage: shared byte* = shared + i % 2 * 256
+        tile: shared f32* = stage
+        made: shared f32* = tile
+        mbarrier_wait mbarrier full + i % 2 * 2, i / 2 & 1  # orders memory
+        made[int(threadIdx.x)] = tile[int(threadIdx.x)] + tile[int(threadIdx.x)]
+        fence_async  # orders proxies
+        warp_barrier  # warp, orders memory
+        if lane == 0
+          mbarrier_arrive mbarrier full + i % 2 * 2 + 1  # orders memory
+  the loop
+    declare sum: f32[1] = 0
+    for i in 0 .. 8, rolled
+      stage: shared byte* = shared + i % 2 * 256
+      tile: shared f32* = stage
+      made: shared f32* = tile
+      mbarrier_wait mbarrier full + i % 2 * 2, i / 2 & 1  # orders memory
+      mbarrier_wait mbarrier full + i % 2 * 2 + 1, i / 2 & 1  # orders memory
+      sum[0] = sum[0] + made[int(threadIdx.x) - 1]
+      warp_barrier  # warp, orders memory
+      if lane == 0
+        mbarrier_arrive mbarrier empty + i % 2  # orders memory
+)");
+}
+
 // Programmatic dependent launch: tiles of inputs come while the kernel in front still runs, others behind the
 // wait, which each role has for itself.
 void producers_fetch_inputs_before_they_wait(void**) {
@@ -718,6 +791,7 @@ int main() {
                               cmocka_unit_test(await_products_waits_at_the_end_of_an_iteration),
                               cmocka_unit_test(skip_masked_tiles_asks_all_threads),
                               cmocka_unit_test(specialize_warps_makes_a_producer),
+                              cmocka_unit_test(specialize_warps_makes_operands_beside),
                               cmocka_unit_test(producers_fetch_inputs_before_they_wait),
                               cmocka_unit_test(stage_loads_fetches_inputs_before_it_waits),
                               cmocka_unit_test(stage_loads_fetches_before_what_loads_first),

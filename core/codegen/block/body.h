@@ -26,8 +26,11 @@ struct BlockBody {
   Status status;                  // of the first thing that cannot be done
   Stage now = Stage::before;      // the section that is being written
   std::array<StepList, 3> steps;  // before, in and after the loop
-  std::map<BlockValue, StepList>
-      transforms;  // what warps of their own do in an iteration, by the operand that they make
+  // What warps of their own do, in front of the loop and in an iteration, by the operand that they make.
+  struct Transform {
+    StepList once, iteration;
+  };
+  std::map<BlockValue, Transform> transforms;
   std::vector<SharedBuffer> shared;
   // Once; in every iteration, wherever its tiles are named; before the loop.
   Body prologue, iteration, declared;
@@ -56,13 +59,19 @@ class BlockPart {
   Stage place_of(BlockValue value) const {
     return program_.stage(value) == Stage::before ? Stage::before : now();
   }
-  // What is written for the loop meanwhile, warps of their own do that make the operand; those that compute, where it is -1.
+  // What is written meanwhile for the loop, and in front of it, is for warps of their own that make the operand; for those that
+  // compute, where it is -1.
   template <class Write>
   void for_transform(BlockValue operand, const Write& write) {
     if (operand < 0) return write();
-    std::swap(text(Stage::loop), body_.transforms[operand]);
+    auto change_places = [&] {
+      BlockBody::Transform& own = body_.transforms[operand];
+      std::swap(text(Stage::before), own.once);
+      std::swap(text(Stage::loop), own.iteration);
+    };
+    change_places();
     write();
-    std::swap(text(Stage::loop), body_.transforms[operand]);
+    change_places();
   }
   // UNSUPPORTED, naming the operator, unless something failed before.
   void fail(BlockValue value, const std::string& what);

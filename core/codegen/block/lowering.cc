@@ -210,10 +210,9 @@ Status BlockLowering::check_shared_a() const {
 Status BlockLowering::check_transform() const {
   if (!schedule_.transform) return {};
   auto hands_over = [&](const auto& made) {
-    const auto& steps = made.second.all();
-    return made.second.writes_shared(body_.shared) ||
-           std::any_of(steps.begin(), steps.end(),
-                       [](const ir::Step& step) { return ir::has_barriers(step.body); });
+    return std::any_of(made.second.iteration.all().begin(), made.second.iteration.all().end(),
+                       [](const ir::Step& step) { return ir::has_barriers(step.body); }) ||
+           made.second.iteration.writes_shared(body_.shared);
   };
   const auto& all = body_.transforms;
   if (!all.empty() && std::none_of(all.begin(), all.end(), hands_over)) return {};

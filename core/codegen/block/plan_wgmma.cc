@@ -57,7 +57,8 @@ bool ProductPlans::is_kept_panel(BlockValue product, const MatmulPlan& plan) con
 
 std::set<BlockValue> ProductPlans::made_of_stage_alone(BlockValue product, BlockValue operand) const {
   return made_of_stage(
-      program_.ops, program_.stages, [&](BlockValue load) { return facts_.is_staged(load); }, product,
+      program_.ops, program_.stages,
+      [&](BlockValue load) { return facts_.is_staged(load) ? facts_.inner_dim(load) : -1; }, product,
       operand);
 }
 

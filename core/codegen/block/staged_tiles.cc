@@ -243,7 +243,9 @@ ir::TileRing StagedTiles::draft() {
         {tile.memory, in_place ? 0 : tile.bytes, in_place ? tiles_.at(tile.value).memory : nullptr});
     ir::Arrival made{ir::make_pointer("made_" + base_name(operand), full_, Scalar::mbarrier), {}};
     made.tiles.push_back(tile.memory);
-    for (const ir::Step& step : body_.transforms[operand].all()) Builder(made.transform).add(step.body);
+    const BlockBody::Transform& own = body_.transforms[operand];
+    for (const ir::Step& step : own.once.all()) Builder(made.transform_once).add(step.body);
+    for (const ir::Step& step : own.iteration.all()) Builder(made.transform).add(step.body);
     ring.arrivals.push_back(std::move(made));
   }
   for (const Map& map : maps_)

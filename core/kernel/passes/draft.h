@@ -23,7 +23,7 @@ struct Arrival {
   Copies copies;
   int64_t bytes = 0;
   std::vector<Symbol> tiles = {};
-  Body transform = {};
+  Body transform_once = {}, transform = {};  // in front of the loop; in an iteration
 };
 
 // Tiles in shared memory that come for iterations to be: as many iterations ahead as the ring has stages but

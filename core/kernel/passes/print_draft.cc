@@ -61,6 +61,7 @@ class DraftPrinter {
       if (each.bytes > 0)
         section("copies of an iteration, by TMA, " + std::to_string(each.bytes) + " bytes",
                 each.copies.all());
+      section("for that, in front of the loop", each.transform_once);
       section("made in an iteration, by warps of their own", each.transform);
     }
     section("copies in front of the loop, by TMA, " + std::to_string(ring.once_bytes) + " bytes",

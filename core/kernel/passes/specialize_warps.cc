@@ -79,14 +79,15 @@ WarpRole transform_role(const Draft& draft) {
   Builder to(role.body);
   to.emit(Instr::setmaxnreg_dec, {}, {KernelSchedule::kTransformRegisters});
   to.let(own, Expr(draft.warp) - role.first_warp);
-  Body iterations;
-  Builder(iterations).rolled(draft.loop->iteration, 0, draft.loop->trip_count, [&](Builder& each) {
+  if (draft.waits_late || fetches_ahead(draft)) to.emit(Instr::grid_wait);
+  Body work;
+  for (const Arrival& arrival : draft.ring.arrivals) Builder(work).add(arrival.transform_once);
+  Builder(work).rolled(draft.loop->iteration, 0, draft.loop->trip_count, [&](Builder& each) {
     for (const Body& part : {stage_tiles(draft), draft.loop->names}) each.add(part);
     for (const Arrival& arrival : draft.ring.arrivals)
       if (!arrival.transform.empty()) each.add(transform_tile(draft, arrival));
   });
-  to.add(renamed(iterations, draft.warp, own));
-  if (draft.waits_late || fetches_ahead(draft)) to.emit(Instr::grid_wait);
+  to.add(renamed(work, draft.warp, own));
   return role;
 }
 
