@@ -196,8 +196,10 @@ std::optional<Schedule> shared_by_pairs(const ProgramModel& model, const MuGraph
   for (size_t k = 0; k < schedule.kernels.size(); ++k) {
     const KernelSchedule& own = schedule.kernels[k];
     const MuKernel& kernel = applied.kernels[k];
-    if (!own.producer || !own.wgmma || own.intervals || own.pingpong || kernel.grid[3] > 1 ||
-        is_joined(schedule, k) || own.persistent % 2 != 0 || kernel.grid[static_cast<size_t>(axis)] % 2 != 0)
+    KernelSchedule paired = own;
+    paired.multicast[static_cast<size_t>(axis)] = 2;
+    if (!check_fields(paired).ok() || kernel.grid[3] > 1 || is_joined(schedule, k) ||
+        kernel.grid[static_cast<size_t>(axis)] % 2 != 0)
       continue;
     const bool stay = own.overlap && own.persistent > 0 && share_all_tiles(kernel, axis);
     auto gains = [&] {
@@ -205,7 +207,7 @@ std::optional<Schedule> shared_by_pairs(const ProgramModel& model, const MuGraph
              (own.persistent == 0 && asks_for_much(model.launch(applied, schedule, k)));
     };
     if (!stay && !(stores_tile_of(kernel, kTileOfPairs) && gains())) continue;
-    out.kernels[k].multicast[static_cast<size_t>(axis)] = 2;
+    out.kernels[k] = std::move(paired);
     differs = true;
   }
   return differs ? std::optional(std::move(out)) : std::nullopt;

@@ -6,6 +6,7 @@
 #include "core/codegen/mugraph_emitter.h"
 #include "core/graph/text.h"
 #include "core/mugraph/text.h"
+#include "core/verify/rounded_values.h"
 #include "tests/mugraph/texts.h"
 #include "tests/support/test.h"
 
@@ -62,6 +63,56 @@ void pairs_of_blocks_are_tried_where_rows_straddle_lines(void**) {
   assert_true(!tried.empty());
   for (const KernelSchedule& each : tried) assert_true(each.producer && each.wgmma);
   assert_true(with_multicast("1024", "4096").empty());
+}
+
+// Blocks whose warps make operands for others (transform) are no pairs, however much they ask for.
+void blocks_that_make_operands_are_no_pairs(void**) {
+  const auto graph = parse_graph(R"(graph normed
+in q: f16[64, 128, 128]
+in k: f16[64, 128, 2048]
+in v: f16[64, 2048, 128]
+w = rms_norm(v, axis=-1, eps=1e-5)
+s = matmul(q, k)
+p = softmax(s, axis=-1)
+o = matmul(p, w)
+out o
+)");
+  assert_ok(graph);
+  const auto mugraph = parse_mugraph(R"(mugraph normed
+in q: f16[64, 128, 128]
+in k: f16[64, 128, 2048]
+in v: f16[64, 2048, 128]
+tensor o: f16[64, 128, 128]
+kernel grid=[64, 2] loop=32 threads=128 {
+  q0 = load(q, x=0, y=1)
+  k0 = load(k, x=0, loop=2)
+  v0 = load(v, x=0, loop=1)
+  w0 = rms_norm(v0, axis=[2], eps=1e-05)
+  s = matmul(q0, k0)
+  top = max(s, axis=[2], keepdims=true)
+  m = accumulate_max(top)
+  d = sub(s, m)
+  e = exp(d)
+  r = sum(e, axis=[2], keepdims=true)
+  l = accumulate_rescaled(r, m)
+  pv = matmul(e, w0)
+  n = accumulate_rescaled(pv, m)
+  y = div(n, l)
+  store(y, o, x=0, y=1)
+}
+out o
+)");
+  assert_ok(mugraph);
+  Candidate candidate;
+  candidate.mugraph = *mugraph;
+  note_rounded_values(*graph, candidate.mugraph);
+  int made = 0;
+  for (const Implementation& each :
+       rank_implementations(*graph, {candidate}, **find_target("sm_90a"), {}, 200)) {
+    assert_ok(check_fields(each.schedule.kernels[0]));
+    made += each.schedule.kernels[0].transform;
+  }
+  assert_true(made > 0);
 }
 
 // Two products, the second of the first, are varied together: no two programs have a kernel in common, until one has no more.
@@ -136,6 +187,7 @@ out z
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(pairs_of_blocks_are_tried_where_rows_straddle_lines),
+                              cmocka_unit_test(blocks_that_make_operands_are_no_pairs),
                               cmocka_unit_test(all_kernels_are_varied_at_once)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
