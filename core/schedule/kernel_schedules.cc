@@ -122,7 +122,7 @@ std::optional<KernelSchedule> persistent(const MuGraph& mugraph, const MuKernel&
                                          const KernelSchedule& schedule, int64_t blocks_per_sm,
                                          const Target& target, BlockWorks& works) {
   const int64_t tiles = kernel.grid[0] * kernel.grid[1] * kernel.grid[2], blocks = blocks_per_sm * target.sms;
-  if (!schedule.producer || schedule.transform || kernel.grid[3] > 1 || tiles <= blocks) return std::nullopt;
+  if (!schedule.producer || kernel.grid[3] > 1 || tiles <= blocks) return std::nullopt;
   // Where some have more to do than others, whoever is ready takes the next one, or all have as much of both.
   if (unmasked_share(mugraph, kernel).mean < 1 && !schedule.intervals) return std::nullopt;
   const BlockWork& work = works.of(mugraph, schedule);
@@ -138,7 +138,7 @@ std::optional<KernelSchedule> in_turns(const MuGraph& mugraph, const MuKernel& k
                                        const KernelSchedule& schedule, const Target& target,
                                        BlockWorks& works) {
   if (!schedule.wgmma || schedule.workers() != kWarpgroup || schedule.min_blocks > 0 || schedule.overlap ||
-      schedule.intervals)
+      schedule.intervals || schedule.transform)
     return std::nullopt;
   auto out = persistent(mugraph, kernel, schedule, 1, target, works);
   if (!out) return std::nullopt;

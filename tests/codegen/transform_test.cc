@@ -71,10 +71,7 @@ MuGraphCase attention_with_weights(const Sizes& sizes, const KernelSchedule& sch
   return out;
 }
 
-void operands_are_made_beside_products(void**) {
-  std::vector<MuGraphCase> cases = attentions();
-  for (const KernelSchedule& each : {way({4, 1, 1}, 2), way({4, 1, 1}, 3, true, true)})
-    cases.push_back(attention_with_weights(kTwo, each));
+void prove(const std::vector<MuGraphCase>& cases) {
   const std::unique_ptr<Solver> solver = make_z3_solver();
   ProveOptions options;
   options.solver = solver.get();
@@ -86,6 +83,26 @@ void operands_are_made_beside_products(void**) {
     const Proof proof = prove_kernel(code.kernel, code.facts, options);
     if (!proof.proved()) fail_test(each.label + ": " + proof.summary());
   }
+}
+
+void operands_are_made_beside_products(void**) {
+  std::vector<MuGraphCase> cases = attentions();
+  for (const KernelSchedule& each : {way({4, 1, 1}, 2), way({4, 1, 1}, 3, true, true)})
+    cases.push_back(attention_with_weights(kTwo, each));
+  prove(cases);
+  all_are_right(cases);
+}
+
+// Blocks that stay make those of the next tile while the last ones of this are read.
+void blocks_that_stay_make_them_for_each_tile(void**) {
+  std::vector<MuGraphCase> cases;
+  for (KernelSchedule each : {way({4, 1, 1}, 2), way({4, 1, 1}, 3, true), way({4, 1, 1}, 3, true, true)})
+    for (int64_t blocks : {1, 3}) {
+      each.persistent = blocks;
+      cases.push_back(attention("", kNormed, kTwo, each));
+      cases.push_back(attention_with_weights(kTwo, each));
+    }
+  prove(cases);
   all_are_right(cases);
 }
 
@@ -170,6 +187,7 @@ void it_is_enumerated_where_operands_are_made(void**) {
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(operands_are_made_beside_products),
+                              cmocka_unit_test(blocks_that_stay_make_them_for_each_tile),
                               cmocka_unit_test(they_are_right_on_hostile_inputs),
                               cmocka_unit_test(sums_of_products_are_right),
                               cmocka_unit_test(tiles_are_made_in_place),

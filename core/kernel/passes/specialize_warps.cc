@@ -81,11 +81,15 @@ WarpRole transform_role(const Draft& draft) {
   to.let(own, Expr(draft.warp) - role.first_warp);
   if (draft.waits_late || fetches_ahead(draft)) to.emit(Instr::grid_wait);
   Body work;
-  for (const Arrival& arrival : draft.ring.arrivals) Builder(work).add(arrival.transform_once);
-  Builder(work).rolled(draft.loop->iteration, 0, draft.loop->trip_count, [&](Builder& each) {
-    for (const Body& part : {stage_tiles(draft), draft.loop->names}) each.add(part);
-    for (const Arrival& arrival : draft.ring.arrivals)
-      if (!arrival.transform.empty()) each.add(transform_tile(draft, arrival));
+  Builder tiles(work);
+  each_turn(draft, tiles, [&](Builder& turn) {
+    if (draft.turns) turn.add(draft.prologue);
+    for (const Arrival& arrival : draft.ring.arrivals) turn.add(arrival.transform_once);
+    turn.rolled(draft.loop->iteration, 0, draft.loop->trip_count, [&](Builder& each) {
+      for (const Body& part : {stage_tiles(draft), draft.loop->names}) each.add(part);
+      for (const Arrival& arrival : draft.ring.arrivals)
+        if (!arrival.transform.empty()) each.add(transform_tile(draft, arrival));
+    });
   });
   to.add(renamed(work, draft.warp, own));
   return role;
