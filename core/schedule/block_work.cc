@@ -24,7 +24,7 @@ BlockWork BlockCounter::run() {
     if (transforms) needs_ = before;
   }
   transforming_ = false;
-  out_.is_possible &= !schedule_.transform || !transforms_.empty();
+  out_.is_possible &= !schedule_.transform || fits_transform();
   // Nobody writes to a stage that others still read.
   if (schedule_.stages > 0)
     out_.loop.chain += schedule_.producer ? constants_.handover_cycles : constants_.barrier_cycles;
@@ -243,6 +243,14 @@ void BlockCounter::find_transforms() {
           },
           static_cast<BlockValue>(i), operand));
   }
+}
+
+bool BlockCounter::fits_transform() const {
+  constexpr double kOther = 24;  // registers, beside those of the tile
+  double words = 0;
+  for (BlockValue value : transforms_)
+    if (is_staged_load(value)) words = std::max(words, loaded_bytes(op(value)) / 4 / schedule_.workers());
+  return words > 0 && words + kOther <= static_cast<double>(schedule_.transform_registers());
 }
 
 void BlockCounter::find_reductions() {

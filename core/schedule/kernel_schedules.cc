@@ -264,18 +264,21 @@ class SchedulesOfTile {
       fewer_registers.shared_a = true;
       rank(*applied, fewer_registers);
       rank_with_transform(*applied, overlapped);
-      rank_with_transform(*applied, overlapped);
       rank_with_transform(*applied, fewer_registers);
     }
     // Or all iterations, of which then none is passed over.
     overlapped.intervals = false;
-    if (overlapped.overlap && masked) rank(*applied, overlapped);
-    rank_with_transform(*applied, fed);
+    if (overlapped.overlap && masked) {
+      rank(*applied, overlapped);
+      rank_with_transform(*applied, overlapped);
+    }
+    if (of_products) rank_with_transform(*applied, fed);
     const double fed_us = rank(*applied, fed);
     if (fed.producer && fed_us >= works_.time(*applied, schedule).us) rank(*applied, schedule);
   }
 
-  // Where threads make operands of wgmma, by warps of their own.
+  // Where threads make operands of wgmma, by warps of their own: beside what is computed between products. Beside products alone,
+  // whose operands fill the bandwidth of shared memory, it takes longer (docs/results/models-h200.md).
   void rank_with_transform(const MuGraph& applied, KernelSchedule schedule) {
     if (!schedule.producer || !works_.of(applied, schedule).makes_operands) return;
     schedule.transform = schedule.setmaxnreg = true;

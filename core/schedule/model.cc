@@ -192,7 +192,7 @@ class KernelModel {
   // Of an SM, for one block's iteration or the rest, with what warps of their own do meanwhile.
   double all_cycles(const Work& work) const {
     const double own = cycles(work);
-    return &work == &work_.loop ? beside(own, cycles(work_.transform), constants_.transform_shadow) : own;
+    return &work != &work_.once ? beside(own, cycles(work_.transform), constants_.transform_shadow) : own;
   }
 
   // Cycles of a warp that has the SM to itself.
@@ -238,7 +238,7 @@ class KernelModel {
       return cycles(all);
     }
     return trip_count * ((1 - work_.passed_share) * all_cycles(work_.loop) +
-                         work_.passed_share * cycles(work_.passed)) +
+                         work_.passed_share * all_cycles(work_.passed)) +
            cycles(work_.once);
   }
 

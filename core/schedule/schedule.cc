@@ -250,12 +250,24 @@ int64_t KernelSchedule::launch_registers() const {
                   kSubPartitionRegisters / divide_up(threads() / 32 * std::max(1, min_blocks), 4) / 8 * 8);
 }
 
+namespace {
+
+constexpr int64_t kMostMoved = 240;  // registers that setmaxnreg gives a thread
+
+}  // namespace
+
+int64_t KernelSchedule::transform_registers() const {
+  constexpr int64_t kMost = 128;
+  const int64_t launch = launch_registers() / 8 * 8, producers = threads() - computing() - transforming(),
+                left = launch * threads() - kProducerRegisters * producers - kMostMoved * computing();
+  return std::min({launch, kMost, std::max(kTransformRegisters, left / transforming() / 8 * 8)});
+}
+
 int64_t KernelSchedule::most_registers() const {
   if (!setmaxnreg) return launch_registers();
-  constexpr int64_t kMostMoved = 240;
-  const int64_t launch = launch_registers() / 8 * 8, producers = threads() - computing() - transforming(),
-                moved = (launch - kProducerRegisters) * producers +
-                        (launch - kTransformRegisters) * transforming();
+  const int64_t launch = launch_registers() / 8 * 8, producers = threads() - computing() - transforming();
+  int64_t moved = (launch - kProducerRegisters) * producers;
+  if (transform) moved += (launch - transform_registers()) * transforming();
   return std::min(kMostMoved, (launch_registers() + moved / computing()) / 8 * 8);
 }
 

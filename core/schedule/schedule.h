@@ -15,6 +15,7 @@
 namespace quern {
 
 constexpr int kMaxWarps = 16;
+constexpr int64_t kTransformRegisters = 48;      // that threads which make operands need
 constexpr int64_t kSubPartitionRegisters = 512;  // of each lane
 constexpr int64_t kMaxExtent = 0x7fffffff;
 using TileExtents = std::array<int64_t, 3>;
@@ -50,8 +51,9 @@ struct KernelSchedule {
   // Registers that a thread can have at most: all from the beginning, and those that compute then.
   int64_t launch_registers() const;
   int64_t most_registers() const;
-  static constexpr int64_t kProducerRegisters = 24,
-                           kTransformRegisters = 48;  // of a warpgroup, with setmaxnreg
+  // With setmaxnreg, of the producer's warpgroup; and of those that make operands: what others leave, kTransformRegisters at least.
+  static constexpr int64_t kProducerRegisters = 24;
+  int64_t transform_registers() const;
 };
 
 struct Schedule {

@@ -6,12 +6,8 @@ namespace quern {
 
 namespace {
 
-// Made of numbers alone.
-bool is_fixed(const std::vector<BlockOp>& ops, BlockValue value) {
-  const BlockOp& op = ops[static_cast<size_t>(value)];
-  if (!op.is_compute() || op.code() == OpCode::iota) return false;
-  return std::all_of(op.operands.begin(), op.operands.end(),
-                     [&](BlockValue operand) { return is_fixed(ops, operand); });
+bool is_number(const BlockOp& op) {
+  return op.is_compute() && op.operands.empty() && op.code() != OpCode::iota;
 }
 
 bool is_made_by_rows(const BlockOp& op) {
@@ -30,8 +26,8 @@ std::set<BlockValue> made_of_stage(const std::vector<BlockOp>& ops, const std::v
   while (!open.empty()) {
     const BlockValue value = open.back();
     open.pop_back();
-    if (is_fixed(ops, value) || !made.insert(value).second) continue;
     const BlockOp& op = ops[static_cast<size_t>(value)];
+    if (is_number(op) || !made.insert(value).second) continue;
     const bool once = stages[static_cast<size_t>(value)] == Stage::before;
     const int along = op.is_load() && !once ? staged_neighbours(value) : -1;
     const bool fits = op.is_load() ? once || along >= 0
@@ -43,12 +39,14 @@ std::set<BlockValue> made_of_stage(const std::vector<BlockOp>& ops, const std::v
     open.insert(open.end(), op.operands.begin(), op.operands.end());
   }
   if (!reduced.empty() && reduced != neighbours) return {};
-  for (size_t user = 0; user < ops.size(); ++user)
-    for (BlockValue used : ops[user].operands) {
-      const bool known = made.contains(static_cast<BlockValue>(user)) ||
-                         (used == operand && static_cast<BlockValue>(user) == product);
-      if (made.contains(used) && !known) return {};
-    }
+  for (size_t user = 0; user < ops.size(); ++user) {
+    const bool own = made.contains(static_cast<BlockValue>(user)),
+               reads = static_cast<BlockValue>(user) == product;
+    const auto& operands = ops[user].operands;
+    if (reads && std::count(operands.begin(), operands.end(), operand) > 1) return {};
+    for (BlockValue used : operands)
+      if (made.contains(used) && !own && !(reads && used == operand)) return {};
+  }
   return made;
 }
 

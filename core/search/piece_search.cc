@@ -343,12 +343,13 @@ class PieceSearch {
     };
     // Costs do not tell whether a kernel less is better as well as they tell how a kernel is cut.
     std::map<size_t, size_t> of_count;
-    auto is_best_of_count = [&](const CostedDesign& design) {
-      return of_count[design.design.kernels.size()]++ < kBestOfCount;
-    };
-    const auto others = std::stable_partition(first.begin(), first.end(), is_best_of_count);
-    std::for_each(first.begin(), others, take);
-    std::for_each(others, first.end(), take);
+    std::vector<CostedDesign*> others;
+    for (CostedDesign& design : first)
+      if (of_count[design.design.kernels.size()]++ < kBestOfCount)
+        take(design);
+      else
+        others.push_back(&design);
+    for (CostedDesign* design : others) take(*design);
     std::for_each(rest.begin(), rest.end(), take);
     std::stable_sort(chosen.begin(), chosen.end(), better);
     return chosen;

@@ -47,7 +47,10 @@ std::vector<MuGraphCase> attentions() {
           attention("", kNormed, kTwo, way({4, 1, 1}, 3, true, true)),
           attention("", kNormed, kWide, way({8, 1, 1}, 3, true)),
           attention("silu(@)", "", kOne, way({4, 1, 1}, 2)),
-          attention("silu(@)", kNormed, kTwo, way({4, 1, 1}, 4, true))};
+          attention("silu(@)", kNormed, kTwo, way({4, 1, 1}, 4, true)),
+          // Two elements for each thread, which come by ldmatrix.
+          attention("", kNormed, {"f16", "64", "16", "64", "1", "4"}, way({4, 1, 1}, 2)),
+          attention("", kNormed, {"f16", "64", "16", "64", "1", "4"}, way({4, 1, 1}, 3, true))};
 }
 
 // Values with weights, which warps that make operands load in front of the loop; behind a launch that makes the queries.
@@ -162,12 +165,26 @@ void planted_faults_are_found(void**) {
 void others_are_refused(void**) {
   // Sums over what several warps have.
   assert_error(emit(attention("rms_norm(@, axis=[1], eps=1e-05)", "", kOne, way({4, 1, 1}, 2))),
-               ErrorCode::UNSUPPORTED, "warps that make operands (transform)");
+               ErrorCode::UNSUPPORTED, "warps of their own (transform)");
+  // Weights of which each thread would need those that another one has loaded.
+  std::string graph = with(with(kAttentionGraph, "s = matmul(q, k)", "c = mul(k, g)\ns = matmul(q, c)"),
+                           "in v:", "in g: TYPE[INNER, 1]\nin v:"),
+              mugraph = with(with(kAttention, "s = matmul(q0, k0)",
+                                  "g0 = load(g)\n  c0 = mul(k0, g0)\n  s = matmul(q0, c0)"),
+                             "in v:", "in g: TYPE[INNER, 1]\nin v:");
+  assert_error(emit(sized_case("weights", graph, mugraph, kOne, way({4, 1, 1}, 2))), ErrorCode::UNSUPPORTED,
+               "warps of their own (transform)");
+  // Less than a word for each thread.
+  assert_error(emit(attention("silu(@)", "", {"f16", "128", "16", "64", "1", "4"}, way({8, 1, 1}, 2))),
+               ErrorCode::UNSUPPORTED, "warps of their own (transform)");
   // Nothing to make.
   assert_error(emit(attention("", "", kOne, way({4, 1, 1}, 2))), ErrorCode::UNSUPPORTED, "transform");
   KernelSchedule without = way({4, 1, 1}, 2);
   without.setmaxnreg = false;
   assert_error(emit(attention("", kNormed, kOne, without)), ErrorCode::INVALID_ARGUMENT, "transform");
+  KernelSchedule crowded = way({4, 1, 1}, 2);
+  crowded.min_blocks = 4;
+  assert_error(emit(attention("", kNormed, kOne, crowded)), ErrorCode::INVALID_ARGUMENT, "transform");
   KernelSchedule many = way({16, 1, 1}, 2);
   assert_error(emit(attention("", kNormed, kOne, many)), ErrorCode::INVALID_ARGUMENT, "transform");
 }

@@ -314,10 +314,10 @@ void specialize_warps_makes_a_producer(void**) {
 void specialize_warps_makes_operands_beside(void**) {
   const Names names;
   Draft draft = draft_of(names);
-  draft.schedule.warps = {1, 1, 2};
-  draft.schedule.transform = true;
+  draft.schedule.transform = draft.schedule.producer = draft.schedule.setmaxnreg = true;
   draft.warp = make_variable("warp", Scalar::i32);
-  draft.kernel.threads = 160;
+  draft.workers = 128;
+  draft.kernel.threads = 384;
   draft.producer = true;
   draft.loop = loop_of(names);
   add_ring(draft, names, true);
@@ -337,15 +337,16 @@ void specialize_warps_makes_operands_beside(void**) {
   });
   Draft barriers = draft;
   run(barriers, "init_mbarriers");
-  assert_contains(print_ir(barriers.barrier_setup), "mbarrier_init mbarrier full + 1, 2\n");
+  assert_contains(print_ir(barriers.barrier_setup), "mbarrier_init mbarrier full + 1, 4\n");
   run(draft, "specialize_warps");
-  prints(draft, R"(kernel sums: 160 threads, 0 bytes of shared memory
+  prints(draft, R"(kernel sums: 384 threads, 0 bytes of shared memory
   ring of 2 stages, at 0, mbarriers at 512
     tile tile: shared f32*, 256 bytes
     tile made: shared f32*, 0 bytes
   roles
-    role producer, warp 4
-      if lane == 0
+    role producer, warp 8
+      setmaxnreg_dec<24>  # warpgroup
+      if int(threadIdx.x) == 256
         for i in 0 .. 8, rolled
           mbarrier_wait mbarrier empty + i % 2, i / 2 & 1 ^ 1  # orders memory
           stage: shared byte* = shared + i % 2 * 256
@@ -354,9 +355,9 @@ void specialize_warps_makes_operands_beside(void**) {
           arriving: shared mbarrier* = full + i % 2 * 2
           mbarrier_arrive_expect mbarrier arriving, 256  # orders memory
           tma_load<2, true> write shared tile, map map0, mbarrier arriving at (0, i * 64)
-    role transform, warp 2
-      setmaxnreg_dec<48>  # warpgroup
-      own_warp: i32 = warp - 2
+    role transform, warp 4
+      setmaxnreg_dec<128>  # warpgroup
+      own_warp: i32 = warp - 4
       for i in 0 .. 8, rolled
         stage: shared byte* = shared + i % 2 * 256
         tile: shared f32* = stage
@@ -367,6 +368,7 @@ void specialize_warps_makes_operands_beside(void**) {
         warp_barrier  # warp, orders memory
         if lane == 0
           mbarrier_arrive mbarrier full + i % 2 * 2 + 1  # orders memory
+    setmaxnreg_inc<240>  # warpgroup
   the loop
     declare sum: f32[1] = 0
     for i in 0 .. 8, rolled

@@ -59,8 +59,8 @@ class BlockPart {
   Stage place_of(BlockValue value) const {
     return program_.stage(value) == Stage::before ? Stage::before : now();
   }
-  // What is written meanwhile for the loop, and in front of it, is for warps of their own that make the operand; for those that
-  // compute, where it is -1.
+  // What `write` writes for the loop and in front of it is for the warps that make this operand (transform). -1: as always, for those
+  // that compute.
   template <class Write>
   void for_transform(BlockValue operand, const Write& write) {
     if (operand < 0) return write();

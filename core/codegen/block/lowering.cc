@@ -8,7 +8,6 @@
 #include "core/codegen/block/layout_question.h"
 #include "core/codegen/block/position_masks.h"
 #include "core/codegen/block/reductions.h"
-#include "core/kernel/effects.h"
 #include "core/kernel/passes/tile_loop.h"
 #include "core/schedule/tile_pairs.h"
 
@@ -48,7 +47,6 @@ class BlockLowering : BlockPart {
   Status check_tiles() const;
   Status check_warps() const;
   Status check_producer() const;
-  Status check_transform() const;
   Status check_shared_a() const;
   Status check_persistent() const;
   Status check_multicast(const ir::Draft& draft) const;
@@ -204,22 +202,6 @@ Status BlockLowering::check_shared_a() const {
   return Status(ErrorCode::UNSUPPORTED,
                 "shared_a is for products by wgmma in the loop, of rows that are loaded in front of it; in a "
                 "tile of powers of two, unless TMA brings them (producer=1)");
-}
-
-// Warps that make operands hand nothing to each other.
-Status BlockLowering::check_transform() const {
-  if (!schedule_.transform) return {};
-  auto hands_over = [&](const auto& made) {
-    return std::any_of(made.second.iteration.all().begin(), made.second.iteration.all().end(),
-                       [](const ir::Step& step) { return ir::has_barriers(step.body); }) ||
-           made.second.iteration.writes_shared(body_.shared);
-  };
-  const auto& all = body_.transforms;
-  if (!all.empty() && std::none_of(all.begin(), all.end(), hands_over)) return {};
-  return Status(ErrorCode::UNSUPPORTED,
-                "warps that make operands (transform) do so for products by wgmma in the loop, of tiles that "
-                "TMA brings and that "
-                "nothing else reads, element by element and by sums within a warp");
 }
 
 // Nothing but what the producer brings is shared by tiles, one of which is loaded while another is stored; and warps have
@@ -486,7 +468,7 @@ Result<BlockKernel> BlockLowering::run(Chooser& chooser) {
   if (!body_.status.ok()) return body_.status;
   if (Status status = check_tiles(); !status.ok()) return status;
   if (Status status = check_producer(); !status.ok()) return status;
-  if (Status status = check_transform(); !status.ok()) return status;
+  if (Status status = staged_.check_transform(); !status.ok()) return status;
   if (Status status = check_shared_a(); !status.ok()) return status;
   if (Status status = check_persistent(); !status.ok()) return status;
   add_launch(out);

@@ -97,6 +97,8 @@ const CooperativeTile& Operands::make_cooperatively(BlockValue product, int side
     return made;
   }
   for_transform(plans_.transforms(value), [&] {
+    // By ldmatrix lanes read what others of the warp write, if the operand takes the place of what it is made of.
+    if (plans_.transforms(value) >= 0) to.emit(Instr::warp_barrier);
     to.when(leaders(layout), [&](Builder& some) {
       some.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
         each.store(Instr::store_shared, ir::address(tile.memory, shared_.place_in(tile, chunks, c)),

@@ -40,7 +40,8 @@ bool ProductPlans::is_panel_operand(BlockValue value, DType dtype) const {
 bool ProductPlans::is_cooperative_panel(BlockValue value, DType dtype) const {
   const BlockValue load = facts_.root_load(value);
   return load >= 0 && load != value && is_panel_operand(load, dtype) &&
-         makes_panel(facts_.place(load), program_.shape(value));
+         makes_panel(facts_.place(load), program_.shape(value)) &&
+         program_.op(value).type.element_count() >= 2 * schedule_.workers();  // a word for each thread
 }
 
 // Whether tensor cores read the operand of the rows, which is the same for all iterations, from shared memory too: then it

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/dtype_info.h"
+#include "core/kernel/effects.h"
 
 namespace quern {
 
@@ -210,6 +211,23 @@ ir::Arrival& StagedTiles::arrival_of(const SharedTile& tile) {
 void StagedTiles::place_transformed(SharedTile& tile, BlockValue operand, Scalar type) {
   tile.memory = ir::make_pointer(fresh("transformed_" + base_name(operand)), ring_, type);
   transformed_.emplace(operand, tile);
+}
+
+Status StagedTiles::check_transform() const {
+  auto hands_over = [&](const StepList& steps) {
+    return steps.writes_shared(body_.shared) ||
+           std::any_of(steps.all().begin(), steps.all().end(),
+                       [](const ir::Step& step) { return ir::has_barriers(step.body); });
+  };
+  const auto& all = body_.transforms;
+  const bool fits = !all.empty() && std::none_of(all.begin(), all.end(), [&](const auto& each) {
+    return hands_over(each.second.once) || hands_over(each.second.iteration);
+  });
+  if (!schedule_.transform || fits) return {};
+  return Status(ErrorCode::UNSUPPORTED,
+                "warps of their own (transform) make operands for products by wgmma in the loop, of tiles "
+                "that TMA brings and "
+                "nothing else reads, element by element and by sums within a warp");
 }
 
 bool StagedTiles::is_made_in_place(BlockValue operand, const SharedTile& made) const {

@@ -35,6 +35,9 @@ class StagedTiles : BlockPart {
   // Of a tile in panels that warps of their own make of others of the stage: where it lies there.
   void place_transformed(SharedTile& tile, BlockValue operand, Scalar type);
 
+  // Whether such tiles are made as asked for: there are some, and warps that make them hand nothing to each other.
+  Status check_transform() const;
+
   // From registers to the tensor, as the schedule says.
   void store(BlockValue value);
 

@@ -77,7 +77,7 @@ WarpRole transform_role(const Draft& draft) {
   const Symbol own = make_variable("own_warp", Scalar::i32);
   WarpRole role{"transform", draft.workers / 32, {}, draft.schedule.transforming() / 32};
   Builder to(role.body);
-  to.emit(Instr::setmaxnreg_dec, {}, {KernelSchedule::kTransformRegisters});
+  to.emit(Instr::setmaxnreg_dec, {}, {draft.schedule.transform_registers()});
   to.let(own, Expr(draft.warp) - role.first_warp);
   if (draft.waits_late || fetches_ahead(draft)) to.emit(Instr::grid_wait);
   Body work;

@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) q0_block(const f16* t0, f16
   }
   // transform
   if (warp >= 4) {
-    setmaxnreg_dec<48>();
+    setmaxnreg_dec<128>();
     const int own_warp = warp - 4;
 #pragma unroll 1
     for (int iteration = 0; iteration < 4; ++iteration) {
@@ -88,6 +88,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) q0_block(const f16* t0, f16
       for (int r = 0; r < 4; ++r) {
         nv_23[r] = divide_fast(1.000000000e+00f, sqrt_fast(__fadd_rn(nv_24[r] * 1.562500000e-02f, 9.999999747e-06f)));
       }
+      __syncwarp();
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
         Vector<unsigned, 4> v;
