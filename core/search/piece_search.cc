@@ -26,7 +26,6 @@ constexpr double kOtherShare = 0.03;  // of the time of a design, the same
 constexpr double kOperatorUs = 1e-4;   // of DAGs with the same arithmetic the smaller one is better
 constexpr double kNextKernelUs = 1.2;  // between kernels that depend on each other
 constexpr size_t kMostNodes = 8000;    // of the e-graph
-constexpr size_t kBestOfCount = 2;     // designs that are taken of each number of kernels
 constexpr double kWorthwhile = 2;      // designs that take longer than this times the best are dropped
 constexpr size_t kSizesPerRoles = 3;   // tile counts that go on for one choice of roles
 constexpr size_t kRolesPerKernel = 2;  // of each kernel, where there are two
@@ -337,20 +336,10 @@ class PieceSearch {
     };
     std::stable_sort(first.begin(), first.end(), better);
     std::stable_sort(rest.begin(), rest.end(), better);
-    auto take = [&](CostedDesign& design) {
-      if (chosen.size() < options_.results && design.us <= kWorthwhile * first[0].us)
-        chosen.push_back(std::move(design));
-    };
-    // Costs do not tell whether a kernel less is better as well as they tell how a kernel is cut.
-    std::map<size_t, size_t> of_count;
-    std::vector<CostedDesign*> others;
-    for (CostedDesign& design : first)
-      if (of_count[design.design.kernels.size()]++ < kBestOfCount)
-        take(design);
-      else
-        others.push_back(&design);
-    for (CostedDesign* design : others) take(*design);
-    std::for_each(rest.begin(), rest.end(), take);
+    for (auto* designs : {&first, &rest})
+      for (CostedDesign& design : *designs)
+        if (chosen.size() < options_.results && design.us <= kWorthwhile * first[0].us)
+          chosen.push_back(std::move(design));
     std::stable_sort(chosen.begin(), chosen.end(), better);
     return chosen;
   }
