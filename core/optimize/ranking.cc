@@ -196,11 +196,11 @@ std::optional<Schedule> shared_by_pairs(const ProgramModel& model, const MuGraph
   for (size_t k = 0; k < schedule.kernels.size(); ++k) {
     const KernelSchedule& own = schedule.kernels[k];
     const MuKernel& kernel = applied.kernels[k];
+    if (kernel.grid[3] > 1 || is_joined(schedule, k) || kernel.grid[static_cast<size_t>(axis)] % 2 != 0)
+      continue;
     KernelSchedule paired = own;
     paired.multicast[static_cast<size_t>(axis)] = 2;
-    if (!check_fields(paired).ok() || kernel.grid[3] > 1 || is_joined(schedule, k) ||
-        kernel.grid[static_cast<size_t>(axis)] % 2 != 0)
-      continue;
+    if (!check_fields(paired).ok()) continue;
     const bool stay = own.overlap && own.persistent > 0 && share_all_tiles(kernel, axis);
     auto gains = [&] {
       return shares_straddling_rows(applied, kernel, axis) ||

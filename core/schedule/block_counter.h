@@ -38,6 +38,7 @@ class BlockCounter : private ScheduledBlock {
   }
   // With `transform`: what warps of their own make, which takes no registers of those that compute.
   void find_transforms();
+  void count_transform(size_t i);
   // Whether there are any, and those warps have registers for a tile.
   bool fits_transform() const;
   // What an iteration brings it brings whether or not all of it is masked; with intervals there are fewer of

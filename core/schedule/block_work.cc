@@ -16,14 +16,11 @@ BlockWork BlockCounter::run() {
   out_.cluster = kernel_.grid[kGridAxes - 1];
   out_.trip_count = kernel_.trip_count;
   out_.fresh_share = 0;
-  for (size_t i = 0; i < kernel_.ops.size(); ++i) {
-    const bool transforms = transforms_.contains(static_cast<BlockValue>(i));
-    const RegisterNeeds before = needs_;
-    transforming_ = transforms && kernel_.ops[i].is_compute();
-    count(i);
-    if (transforms) needs_ = before;
-  }
-  transforming_ = false;
+  for (size_t i = 0; i < kernel_.ops.size(); ++i)
+    if (transforms_.contains(static_cast<BlockValue>(i)))
+      count_transform(i);
+    else
+      count(i);
   out_.is_possible &= !schedule_.transform || fits_transform();
   // Nobody writes to a stage that others still read.
   if (schedule_.stages > 0)
@@ -243,6 +240,14 @@ void BlockCounter::find_transforms() {
           },
           static_cast<BlockValue>(i), operand));
   }
+}
+
+void BlockCounter::count_transform(size_t i) {
+  const RegisterNeeds needs = needs_;
+  transforming_ = kernel_.ops[i].is_compute();
+  count(i);
+  transforming_ = false;
+  needs_ = needs;
 }
 
 bool BlockCounter::fits_transform() const {

@@ -192,7 +192,8 @@ class KernelModel {
   // Of an SM, for one block's iteration or the rest, with what warps of their own do meanwhile.
   double all_cycles(const Work& work) const {
     const double own = cycles(work);
-    return &work != &work_.once ? beside(own, cycles(work_.transform), constants_.transform_shadow) : own;
+    if (!schedule_.transform || &work == &work_.once) return own;
+    return beside(own, cycles(work_.transform), constants_.transform_shadow);
   }
 
   // Cycles of a warp that has the SM to itself.

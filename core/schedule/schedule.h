@@ -51,7 +51,8 @@ struct KernelSchedule {
   // Registers that a thread can have at most: all from the beginning, and those that compute then.
   int64_t launch_registers() const;
   int64_t most_registers() const;
-  // With setmaxnreg, of the producer's warpgroup; and of those that make operands: what others leave, kTransformRegisters at least.
+  // With setmaxnreg, of the producer's warpgroup; and, with transform, of those that make operands: what others leave,
+  // kTransformRegisters at least.
   static constexpr int64_t kProducerRegisters = 24;
   int64_t transform_registers() const;
 };

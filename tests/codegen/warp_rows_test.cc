@@ -2,7 +2,7 @@
 // inputs, proved, beside the ring of blocks that stay, and left alone where rows are short, there is a residual or no room.
 #include <cstring>
 
-#include "core/prove/prove_kernel.h"
+#include "tests/codegen/proofs.h"
 #include "tests/codegen/sized_cases.h"
 #include "tests/mugraph/texts.h"
 #include "tests/support/test.h"
@@ -84,18 +84,11 @@ void rows_are_right(void**) {
 }
 
 void they_are_proved(void**) {
-  const std::unique_ptr<Solver> solver = make_z3_solver();
-  if (!solver) skip_test("built without Z3");
-  ProveOptions options;
-  options.solver = solver.get();
+  if (!make_z3_solver()) skip_test("built without Z3");
   std::vector<MuGraphCase> all = cases(), larger = larger_cases();
   all.insert(all.end(), larger.begin(), larger.end());
-  for (MuGraphCase& test : all) {
-    test.target = "sm_90a";
-    LaunchedKernel code = emitted(test).code[0];
-    const Proof proof = prove_kernel(code.kernel, code.facts, options);
-    if (!proof.proved()) fail_test(test.label + ": " + proof.summary());
-  }
+  for (MuGraphCase& test : all) test.target = "sm_90a";
+  all_are_proved(all);
 }
 
 void other_stores_stay_as_they_are(void**) {

@@ -30,7 +30,7 @@ CooperativeTile& Operands::cooperative_tile(BlockValue product, int side) {
   const MatmulPlan& plan = plans_.of(product);
   const auto [at, fresh_one] = cooperative_tiles_.try_emplace(
       {value, plan.dtype, plan.wgmma, plan.tf32x3, summed_dim(side, program_.op(value).type.rank())});
-  if (fresh_one) place_cooperative_tile(at->second, value, plan, plan.transformed[static_cast<size_t>(side)]);
+  if (fresh_one) place_cooperative_tile(at->second, value, plan, plan.is_in_stage(side));
   return at->second;
 }
 
@@ -96,9 +96,10 @@ const CooperativeTile& Operands::make_cooperatively(BlockValue product, int side
     text(place) += std::move(body);
     return made;
   }
-  for_transform(plans_.transforms(value), [&] {
-    // By ldmatrix lanes read what others of the warp write, if the operand takes the place of what it is made of.
-    if (plans_.transforms(value) >= 0) to.emit(Instr::warp_barrier);
+  const BlockValue transform = plans_.transforms(value);
+  for_transform(transform, [&] {
+    // By ldmatrix lanes read what others of the warp write, as the operand takes the place of what it is made of.
+    if (transform >= 0) to.emit(Instr::warp_barrier);
     to.when(leaders(layout), [&](Builder& some) {
       some.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
         each.store(Instr::store_shared, ir::address(tile.memory, shared_.place_in(tile, chunks, c)),

@@ -56,13 +56,6 @@ bool ProductPlans::is_kept_panel(BlockValue product, const MatmulPlan& plan) con
                      facts_.has_three_warpgroups());
 }
 
-std::set<BlockValue> ProductPlans::made_of_stage_alone(BlockValue product, BlockValue operand) const {
-  return made_of_stage(
-      program_.ops, program_.stages,
-      [&](BlockValue load) { return facts_.is_staged(load) ? facts_.inner_dim(load) : -1; }, product,
-      operand);
-}
-
 bool ProductPlans::plan_wgmma(BlockValue product, MatmulPlan& plan) const {
   if (!schedule_.wgmma || !target_.wgmma || !dtype_info(plan.dtype).wgmma) return false;
   const BlockOp& op = program_.op(product);
@@ -74,11 +67,14 @@ bool ProductPlans::plan_wgmma(BlockValue product, MatmulPlan& plan) const {
                    std::max(kInnerBits, bits_for(left.back()))};
   const BlockValue n_operand = op.operands[n_side];
   plan.cooperative[n_side] = is_cooperative_panel(n_operand, plan.dtype);
-  plan.transformed[n_side] =
-      schedule_.transform && plan.cooperative[n_side] && !made_of_stage_alone(product, n_operand).empty();
   if (bits.m < kWgmmaRowBits || !(plan.cooperative[n_side] || is_panel_operand(n_operand, plan.dtype)))
     return false;
   plan.shared[n_side] = true;
+  if (schedule_.transform && plan.cooperative[n_side])
+    plan.transforms = made_of_stage(
+        program_.ops, program_.stages,
+        [&](BlockValue load) { return facts_.is_staged(load) ? facts_.inner_dim(load) : -1; }, product,
+        n_operand);
   plan.shared[m_side] = is_panel_operand(op.operands[m_side], plan.dtype);
   if (!plan.shared[m_side] && is_kept_panel(product, plan))
     plan.shared[m_side] = plan.cooperative[m_side] = plan.keeps_m = true;

@@ -32,11 +32,10 @@ ProductPlans::ProductPlans(const BlockFacts& facts)
 
 // Whatever is computed element by element from the same tiles as an operand is best done where they are.
 void ProductPlans::note_demands(BlockValue product, const MatmulPlan& plan) {
-  if (plan.wgmma) note_panels(product, plan);
-  for (size_t s : {size_t{0}, size_t{1}}) {
-    const BlockValue operand = program_.op(product).operands[s];
-    if (!plan.wgmma || !plan.transformed[s]) continue;
-    for (BlockValue each : made_of_stage_alone(product, operand)) transforms_[each] = operand;
+  if (plan.wgmma) {
+    note_panels(product, plan);
+    for (BlockValue each : plan.transforms)
+      transforms_[each] = program_.op(product).operands[static_cast<size_t>(plan.n_side())];
   }
   for (int side = 0; side < 2; ++side) {
     const size_t s = static_cast<size_t>(side);

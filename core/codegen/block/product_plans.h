@@ -37,12 +37,12 @@ struct MatmulPlan {
   int filled_steps = 0;  // of the steps, those that the inner dimension reaches: the others would add zeros
   int n_side() const { return 1 - m_side; }
   std::array<bool, 2> cooperative = {false, false};  // the operands
-  // Of these, what warps of their own leave in the stage.
-  std::array<bool, 2> transformed = {false, false};
+  // Where warps of their own make the N operand in the stage: it, and what they make it of.
+  std::set<BlockValue> transforms;
   // Whether those that compute find the operand in the stage.
   bool is_in_stage(int side) const {
     const size_t s = static_cast<size_t>(side);
-    return shared[s] && (!cooperative[s] || transformed[s]);
+    return shared[s] && (!cooperative[s] || (side == n_side() && !transforms.empty()));
   }
   bool keeps_m = false;  // that of the rows is put into shared memory in front of the loop, cooperatively
 };
@@ -124,7 +124,6 @@ class ProductPlans {
   bool columns_end_early(BlockValue product, const CoordEnd& end, const MatmulPlan& plan) const;
   bool is_cooperative_panel(BlockValue value, DType dtype) const;
   bool is_kept_panel(BlockValue product, const MatmulPlan& plan) const;
-  std::set<BlockValue> made_of_stage_alone(BlockValue product, BlockValue operand) const;
   struct WgmmaDims;
   bool plan_wgmma(BlockValue product, MatmulPlan& plan) const;
   void share_among_warpgroups(BlockValue product, MatmulPlan& plan, int n_least, ProductBits& left) const;

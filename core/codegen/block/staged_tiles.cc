@@ -214,20 +214,25 @@ void StagedTiles::place_transformed(SharedTile& tile, BlockValue operand, Scalar
 }
 
 Status StagedTiles::check_transform() const {
+  if (!schedule_.transform) return {};
   auto hands_over = [&](const StepList& steps) {
     return steps.writes_shared(body_.shared) ||
            std::any_of(steps.all().begin(), steps.all().end(),
                        [](const ir::Step& step) { return ir::has_barriers(step.body); });
   };
   const auto& all = body_.transforms;
-  const bool fits = !all.empty() && std::none_of(all.begin(), all.end(), [&](const auto& each) {
+  const bool alone = std::none_of(all.begin(), all.end(), [&](const auto& each) {
     return hands_over(each.second.once) || hands_over(each.second.iteration);
   });
-  if (!schedule_.transform || fits) return {};
-  return Status(ErrorCode::UNSUPPORTED,
-                "warps of their own (transform) make operands for products by wgmma in the loop, of tiles "
-                "that TMA brings and "
-                "nothing else reads, element by element and by sums within a warp");
+  const bool in_place = std::all_of(transformed_.begin(), transformed_.end(), [&](const auto& each) {
+    return is_made_in_place(each.first, each.second);
+  });
+  if (!all.empty() && alone && in_place) return {};
+  const char why[] =
+      "warps of their own (transform) make operands for products by wgmma in the loop, of tiles that TMA "
+      "brings "
+      "and nothing else reads, in their place: element by element and by sums within a warp";
+  return Status(ErrorCode::UNSUPPORTED, why);
 }
 
 bool StagedTiles::is_made_in_place(BlockValue operand, const SharedTile& made) const {
@@ -256,9 +261,7 @@ ir::TileRing StagedTiles::draft() {
   ring.cp_async_for_wgmma = copies_panels_;
   ring.arrivals = std::move(arrivals_);
   for (const auto& [operand, tile] : transformed_) {
-    const bool in_place = is_made_in_place(operand, tile);
-    ring.tiles.push_back(
-        {tile.memory, in_place ? 0 : tile.bytes, in_place ? tiles_.at(tile.value).memory : nullptr});
+    ring.tiles.push_back({tile.memory, 0, tiles_.at(tile.value).memory});
     ir::Arrival made{ir::make_pointer("made_" + base_name(operand), full_, Scalar::mbarrier), {}};
     made.tiles.push_back(tile.memory);
     const BlockBody::Transform& own = body_.transforms[operand];

@@ -35,7 +35,7 @@ class StagedTiles : BlockPart {
   // Of a tile in panels that warps of their own make of others of the stage: where it lies there.
   void place_transformed(SharedTile& tile, BlockValue operand, Scalar type);
 
-  // Whether such tiles are made as asked for: there are some, and warps that make them hand nothing to each other.
+  // Whether such tiles are made as asked for: there are some, in place, and warps that make them hand nothing to each other.
   Status check_transform() const;
 
   // From registers to the tensor, as the schedule says.
@@ -64,7 +64,7 @@ class StagedTiles : BlockPart {
   void copy_from_own(Builder& to, const SharedTile& tile, const TilePiece& piece,
                      const RegisterLayout& chunks, int64_t bytes);
   bool bring_by_tma(SharedTile& tile);
-  // Whether a tile that is made of the stage's alone can take its place: a thread writes where it has read, and nobody else does.
+  // Whether a tile that is made of one of the stage can take its place: each warp writes where it has read, and nobody else does.
   bool is_made_in_place(BlockValue operand, const SharedTile& made) const;
   class Tma;  // tma.cc
 

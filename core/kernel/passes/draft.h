@@ -24,6 +24,7 @@ struct Arrival {
   int64_t bytes = 0;
   std::vector<Symbol> tiles = {};
   Body transform_once = {}, transform = {};  // in front of the loop; in an iteration
+  bool is_made() const { return !transform.empty(); }
 };
 
 // Tiles in shared memory that come for iterations to be: as many iterations ahead as the ring has stages but
@@ -32,8 +33,8 @@ struct TileRing {
   struct Tile {
     Symbol memory;  // where it lies in this iteration
     int64_t bytes = 0;
-    Symbol over =
-        nullptr;  // if it takes the place of another, which each thread reads where it then writes: that one's; bytes are 0
+    // That of a tile which it takes the place of, with no bytes of its own: each warp writes what it has read there.
+    Symbol over = nullptr;
   };
   Symbol stage;  // that of this iteration
   int stages = 0;

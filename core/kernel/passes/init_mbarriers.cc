@@ -7,6 +7,16 @@
 
 namespace quern::ir {
 
+namespace {
+
+// Of each phase: the producer's, or of all warps that make tiles.
+int arrivals_at(const Draft& draft, int number) {
+  const Arrival& arrival = draft.ring.arrivals[static_cast<size_t>(number)];
+  return arrival.is_made() ? draft.schedule.transforming() / 32 : 1;
+}
+
+}  // namespace
+
 Status init_mbarriers(Draft& draft, const PassContext&) {
   const TileRing& ring = draft.ring;
   const int blocks = draft.schedule.multicast_blocks();
@@ -26,10 +36,7 @@ Status init_mbarriers(Draft& draft, const PassContext&) {
     for (const Symbol& map : ring.maps) first.emit(Instr::tma_prefetch, {map});
     for (int i = 0; i < ring.stages; ++i) {
       for (int each = 0; each < arrivals; ++each)
-        first.emit(
-            Instr::mbarrier_init,
-            {address(ring.full, i * arrivals + each),
-             ring.arrivals[static_cast<size_t>(each)].bytes > 0 ? 1 : draft.schedule.transforming() / 32});
+        first.emit(Instr::mbarrier_init, {address(ring.full, i * arrivals + each), arrivals_at(draft, each)});
       if (draft.producer)
         first.emit(Instr::mbarrier_init, {address(ring.empty, i), draft.workers / 32 * blocks});
     }

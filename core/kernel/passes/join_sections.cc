@@ -9,17 +9,6 @@ namespace quern::ir {
 
 namespace {
 
-// Another group of workers: the same, with numbers of warps of its own.
-WarpRole role_of(const Draft& draft, int group, const Body& tiles) {
-  const int warps = draft.workers / 32;
-  const Symbol own = make_variable("own_warp", Scalar::i32);
-  WarpRole role{"group " + std::to_string(group), group * warps, {}, warps};
-  Builder to(role.body);
-  to.let(own, Expr(draft.warp) - group * warps);
-  to.add(renamed(tiles, draft.warp, own));
-  return role;
-}
-
 // The number of the warp, told anew: in a loop over tiles within another one, ptxas (CUDA 13.0) keeps what is computed of it in
 // registers of the warp only where it is known to be the same for the warp in that loop.
 Symbol known_again(const Draft& draft, Builder& turn) {
@@ -62,7 +51,10 @@ Status join_sections(Draft& draft, const PassContext&) {
     work.add(draft.end);
     return body;
   };
-  for (int group = draft.groups() - 1; group > 0; --group) to.add(role_of(draft, group, tiles_of(group)));
+  const int warps = draft.workers / 32;
+  for (int group = draft.groups() - 1; group > 0; --group)
+    to.add(WarpRole{"group " + std::to_string(group), group * warps,
+                    with_own_numbers(draft, group * warps, tiles_of(group)), warps});
   to.add(tiles_of(0));
   for (Body* part : {&draft.prologue, &draft.roles, &draft.section(Stage::before).body, &draft.loop_body,
                      &after.body, &draft.end})

@@ -58,9 +58,7 @@ class DraftPrinter {
     if (!draft_.loop) return;
     section("copies of an iteration, by all threads", ring.cp_async.all());
     for (const Arrival& each : ring.arrivals) {
-      if (each.bytes > 0)
-        section("copies of an iteration, by TMA, " + std::to_string(each.bytes) + " bytes",
-                each.copies.all());
+      section("copies of an iteration, by TMA, " + std::to_string(each.bytes) + " bytes", each.copies.all());
       section("for that, in front of the loop", each.transform_once);
       section("made in an iteration, by warps of their own", each.transform);
     }

@@ -11,7 +11,6 @@
 #include "core/kernel/effects.h"
 #include "core/kernel/passes/passes.h"
 #include "core/kernel/passes/tile_loop.h"
-#include "core/kernel/replace.h"
 
 namespace quern::ir {
 
@@ -74,24 +73,22 @@ WarpRole producer_role(const Draft& draft) {
 // As many warps as compute, with numbers as theirs, make operands of what the producer brings. A stage is theirs when its tiles have
 // come, which is not before all who compute have given it back; so that they need not give back anything.
 WarpRole transform_role(const Draft& draft) {
-  const Symbol own = make_variable("own_warp", Scalar::i32);
   WarpRole role{"transform", draft.workers / 32, {}, draft.schedule.transforming() / 32};
-  Builder to(role.body);
-  to.emit(Instr::setmaxnreg_dec, {}, {draft.schedule.transform_registers()});
-  to.let(own, Expr(draft.warp) - role.first_warp);
-  if (draft.waits_late || fetches_ahead(draft)) to.emit(Instr::grid_wait);
   Body work;
-  Builder tiles(work);
-  each_turn(draft, tiles, [&](Builder& turn) {
+  Builder to(work);
+  if (draft.waits_late || fetches_ahead(draft)) to.emit(Instr::grid_wait);
+  each_turn(draft, to, [&](Builder& turn) {
     if (draft.turns) turn.add(draft.prologue);
     for (const Arrival& arrival : draft.ring.arrivals) turn.add(arrival.transform_once);
     turn.rolled(draft.loop->iteration, 0, draft.loop->trip_count, [&](Builder& each) {
       for (const Body& part : {stage_tiles(draft), draft.loop->names}) each.add(part);
       for (const Arrival& arrival : draft.ring.arrivals)
-        if (!arrival.transform.empty()) each.add(transform_tile(draft, arrival));
+        if (arrival.is_made()) each.add(transform_tile(draft, arrival));
     });
   });
-  to.add(renamed(work, draft.warp, own));
+  Builder own(role.body);
+  own.emit(Instr::setmaxnreg_dec, {}, {draft.schedule.transform_registers()});
+  own.add(with_own_numbers(draft, role.first_warp, work));
   return role;
 }
 

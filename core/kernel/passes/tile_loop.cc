@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/kernel/effects.h"
+#include "core/kernel/replace.h"
 
 namespace quern::ir {
 
@@ -83,7 +84,7 @@ Body tma_request(const Draft& draft, const std::optional<Expr>& later) {
   Builder to(body);
   for (const Arrival& arrival : draft.ring.arrivals) {
     const bool has_inputs = !arrival.copies.of_inputs.empty();
-    if (arrival.bytes == 0) continue;
+    if (arrival.is_made()) continue;
     to.let(arrival.barrier, barrier_of(draft, arrival));
     when_any(has_inputs ? later : std::nullopt, to, [&](Builder& there) { ask_for_inputs(arrival, there); });
     to.add(arrival.copies.others);
@@ -152,10 +153,19 @@ void wait_for(const Draft& draft, const Arrival& arrival, Body& out) {
 
 }  // namespace
 
+Body with_own_numbers(const Draft& draft, int first_warp, const Body& work) {
+  const Symbol own = make_variable("own_warp", Scalar::i32);
+  Body body;
+  Builder to(body);
+  to.let(own, Expr(draft.warp) - first_warp);
+  to.add(renamed(work, draft.warp, own));
+  return body;
+}
+
 Body transform_tile(const Draft& draft, const Arrival& made) {
   Body body;
   for (const Arrival& arrival : draft.ring.arrivals)
-    if (arrival.bytes > 0 && touches(made.transform, arrival.tiles)) wait_for(draft, arrival, body);
+    if (!arrival.is_made() && touches(made.transform, arrival.tiles)) wait_for(draft, arrival, body);
   Builder to(body);
   to.add(made.transform);
   to.emit(Instr::warp_barrier);

@@ -70,6 +70,8 @@ bool has_inputs(const Draft& draft);
 Body fetch_inputs(const Draft& draft, const Expr& count);
 void wait_for_previous(Draft& draft, Builder& to);
 
+// What warps from this one on do as those that compute do, with numbers of their own from 0.
+Body with_own_numbers(const Draft& draft, int first_warp, const Body& work);
 // What warps of their own do for such an arrival in an iteration: wait for what they make it of, make it, and tell those that compute.
 Body transform_tile(const Draft& draft, const Arrival& made);
 // Waits until TMA, or such warps, have brought those of this iteration.
