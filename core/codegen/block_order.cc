@@ -71,6 +71,13 @@ class BlockOrderer {
     const int64_t across = kernel_.grid[0], down = kernel_.grid[1];
     const int64_t at_once =
         std::min(schedule_.persistent > 0 ? schedule_.persistent : int64_t{target_.sms}, across * down);
+    // Where all run at once, those that ask for the same of the larger tensor are neighbours, so that they ask at the same time.
+    if (across * down <= at_once) {
+      auto shared_along = [&](size_t axis) {
+        return looped_bytes([&](const BlockOp& op) { return op.map()[axis] < 0 ? 1.0 : 0.0; });
+      };
+      return shared_along(1) > shared_along(0) && fits_launch(across * down, 1, kernel_.grid[2]) ? down : 1;
+    }
     auto loaded = [&](int64_t together) {
       const int64_t columns = std::min(across, divide_up(at_once, together)),
                     rows = std::min(down, together * divide_up(at_once, together * across));

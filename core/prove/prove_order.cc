@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <set>
+#include <unordered_set>
 
 #include "core/kernel/effects.h"
 #include "core/prove/order.h"
@@ -131,11 +131,16 @@ class Order {
     return shapes_.try_emplace(std::move(key), static_cast<int>(shapes_.size())).first->second;
   }
   int cached_shape(const Ordered::Moment& moment) {
-    const auto [at, fresh] = shape_of_event_.try_emplace({moment.event, moment.by_other}, 0);
-    if (fresh) at->second = shape_of(moment.by_other ? of_other_block(event_of(moment)) : event_of(moment));
-    return at->second;
+    const auto at = static_cast<size_t>(moment.event) * 2 + moment.by_other;
+    if (shape_of_event_.size() <= at) shape_of_event_.resize(2 * questions_.trace().events.size(), -1);
+    if (shape_of_event_[at] < 0) shape_of_event_[at] = shape_of(seen(moment));
+    return shape_of_event_[at];
   }
 
+  // As this block's memory sees it.
+  Event seen(const Ordered::Moment& moment) const {
+    return moment.by_other ? of_other_block(event_of(moment)) : event_of(moment);
+  }
   // What the other block of a pair does to the memory of this one.
   Event of_other_block(Event event) const {
     const Dim3& cluster = questions_.facts().cluster;
@@ -161,22 +166,22 @@ class Order {
   }
 
   void pair(const Ordered& ordered, const Ordered::Moment& first, const Ordered::Moment& second) {
-    const Event a = first.by_other ? of_other_block(event_of(first)) : event_of(first),
-                b = second.by_other ? of_other_block(event_of(second)) : event_of(second);
-    const Access &x = *a.access, &y = *b.access;
-    if (x.memory != y.memory || (x.kind == Kind::read && y.kind == Kind::read) ||
-        (x.kind == Kind::signal && y.kind == Kind::signal))
-      return;
+    const Access &own = *event_of(first).access, &later = *event_of(second).access;
+    if (own.memory != later.memory || (own.kind == later.kind && own.kind != Kind::write)) return;
     if (first.role != second.role && ordered.before(questions_.trace(), second, first)) return;
-    const bool of_cluster = x.of_cluster || y.of_cluster;
+    const bool of_cluster = own.of_cluster || later.of_cluster;
     const bool itself = &first == &second;
     const bool follows = itself || (first.end <= second.event && !of_cluster &&
                                     first.by_other == second.by_other);  // in its thread
     const bool by_warp =
         follows && !itself && first.role == second.role && has_warp_barrier(ordered, first, second);
-    const auto [seen, fresh] = pairs_.insert({cached_shape(first), cached_shape(second),
-                                              (follows ? 1 : 0) + (by_warp ? 2 : 0) + (of_cluster ? 4 : 0)});
-    if (!fresh) return;
+    const uint64_t how = (follows ? 1 : 0) + (by_warp ? 2 : 0) + (of_cluster ? 4 : 0);
+    const auto shape = [&](const Ordered::Moment& moment) {
+      return static_cast<uint64_t>(cached_shape(moment));
+    };
+    if (!pairs_.insert((shape(first) << 30 | shape(second)) << 3 | how).second) return;
+    const Event a = seen(first), b = seen(second);
+    const Access &x = *a.access, &y = *b.access;
     OtherThread other(questions_, of_cluster);
     std::vector<Expr> conditions = a.where;
     for (const Expr& each : b.where) conditions.push_back(other(each));
@@ -195,9 +200,9 @@ class Order {
   Questions& questions_;
   std::optional<Ordered::Fault> fault_;  // of the order that was followed last
   std::map<std::string, int> shapes_;
-  std::map<std::pair<int, bool>, int> shape_of_event_;
+  std::vector<int> shape_of_event_;  // -1: not known; of the other block's events behind each
   int blocks_ = 1;  // that signal each other
-  std::set<std::array<int, 3>> pairs_;
+  std::unordered_set<uint64_t> pairs_;  // of shapes, and how they follow each other
 };
 
 }  // namespace

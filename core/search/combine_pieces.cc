@@ -83,7 +83,9 @@ void PiecewiseSearch::combine() {
     return;
   }
   std::vector<Way> others = ways.with_other_loops();
-  others.resize(std::min({others.size(), kMostWithOtherLoops, options_.results - 1}));
+  others.resize(std::min(others.size(), kMostWithOtherLoops));
+  if (std::optional<Way> written = ways.as_written()) others.insert(others.begin(), std::move(*written));
+  others.resize(std::min(others.size(), options_.results - 1));
   // Only all kernels together, which may share launches, say how long a way takes.
   const std::vector<Way> by_time = ways.by_time();
   const Way* best = combine(by_time, 2 * options_.results);
@@ -132,6 +134,7 @@ std::optional<Candidate> PiecewiseSearch::combined(const Graph& graph, const Way
     if (!part) continue;
     searched = true;
     whole.structure += part->structure;
+    whole.others += part->others;
     whole.operators += part->operators;
     whole.costs.insert(whole.costs.end(), part->costs.begin(), part->costs.end());
     whole.certificates.insert(whole.certificates.end(), part->certificates.begin(), part->certificates.end());

@@ -326,7 +326,8 @@ class PieceSearch {
 
   // ---- muGraphs ----
 
-  // The best of every structure, then what else is good; as many as are wanted, best first.
+  // The best of every structure, then what else is good; as many as are wanted, best first. Among them what has most of the
+  // graph's own operators: where inputs are such that others overflow it is what is left.
   std::vector<CostedDesign> choose() {
     std::vector<CostedDesign> first, rest, chosen;
     for (auto& [structure, designs] : designs_)
@@ -336,6 +337,13 @@ class PieceSearch {
     };
     std::stable_sort(first.begin(), first.end(), better);
     std::stable_sort(rest.begin(), rest.end(), better);
+    if (first.size() > options_.results) {
+      const auto own =
+          std::min_element(first.begin(), first.end(),
+                           [](const CostedDesign& a, const CostedDesign& b) { return a.others < b.others; });
+      if (own != first.begin() && own->us <= kWorthwhile * first[0].us)
+        std::rotate(first.begin() + 1, own, own + 1);
+    }
     for (auto* designs : {&first, &rest})
       for (CostedDesign& design : *designs)
         if (chosen.size() < options_.results && design.us <= kWorthwhile * first[0].us)
@@ -385,7 +393,7 @@ class PieceSearch {
     Emitted out;
     Result<MuGraph> mugraph = derive(piece_, terms_, chosen.design);
     Candidate candidate{{},           chosen.us, chosen.structure, print_dag(kept_[chosen.dag], terms_),
-                        chosen.costs, {}};
+                        chosen.costs, {},        chosen.others};
     auto fail = [&](const std::string& why) {
       out.failure = why + "\n" + candidate.structure + candidate.operators;
       return out;

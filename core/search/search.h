@@ -29,6 +29,7 @@ struct Candidate {
   std::string operators;                  // what they compute, a line an operator
   std::vector<Cost> costs;                // of its kernels; of a split kernel both parts together
   std::vector<Certificate> certificates;  // of the pieces that were searched, each accepted
+  int others = 0;  // operators that the graph has not, which may round otherwise or overflow
 };
 
 class PieceMemo;

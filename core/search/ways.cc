@@ -153,6 +153,19 @@ std::vector<Way> Ways::with_other_loops() const {
   return ways;
 }
 
+std::optional<Way> Ways::as_written() const {
+  Way way = best_;
+  bool changed = false;
+  for (size_t p = 0; p < pieces_.size(); ++p) {
+    Choice& own = way.choices[p];
+    for (const Choice& choice : choices_of_(pieces_[p]))
+      if (own.candidate && choice.candidate && choice.candidate->others < own.candidate->others) own = choice;
+    way.slower += own.us - best_.choices[p].us;
+    changed |= own.candidate != best_.choices[p].candidate;
+  }
+  return changed ? std::optional(std::move(way)) : std::nullopt;
+}
+
 std::vector<Way> Ways::by_time() const {
   std::vector<Way> kinds[] = {with_other_choices(best_), with_other_pieces(), with_alike_choices(false)};
   size_t most = 0;

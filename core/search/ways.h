@@ -45,6 +45,9 @@ class Ways {
   // Pieces that read one value have loops in other kernels than the best ones do, about which the model is most wrong;
   // those that take longest first.
   std::vector<Way> with_other_loops() const;
+  // Every piece has most of the graph's own operators; nothing where the best choices have. What others make of large numbers
+  // may be refused in all ways that differ in something else.
+  std::optional<Way> as_written() const;
   // Without times that could be compared: the i-th choice of every piece, or the last there is.
   std::vector<Way> by_rank() const;
 

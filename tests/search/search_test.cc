@@ -147,6 +147,35 @@ out o
   assert_true(ragged <= 1.05 * even);
 }
 
+// However many ways the transpose behind them has: what others make of large numbers may be refused.
+void the_graphs_own_operators_are_among_them(void**) {
+  const Graph graph = graph_of(R"(graph colours
+in image: f32[4, 720, 1280, 3]
+in ccm: f32[3, 3] const
+in white_balance: f32[3] const
+in mean: f32[3] const
+level = div(image, 255.0)
+black = sub(level, 0.0625)
+white = mul(black, white_balance)
+columns = transpose(ccm, perm=[1, 0])
+colours = matmul(white, columns)
+low = max(colours, 0.0)
+high = min(low, 1.0)
+gamma = pow(high, 0.45454545454545453)
+centred = sub(gamma, mean)
+planes = transpose(centred, perm=[0, 3, 1, 2])
+narrow = cast(planes, dtype=f16)
+out narrow
+)");
+  SearchOptions options;
+  options.time_of = SubgraphModel(target());
+  const SearchResult result = found(graph, options);
+  assert_int_equal(result.candidates.size(), options.results);
+  assert_true(result.candidates[0].others > 0);
+  assert_true(std::any_of(result.candidates.begin(), result.candidates.end(),
+                          [](const Candidate& each) { return each.others == 0; }));
+}
+
 // Query, key and value of one normed input: no kernel has all of them, and none writes the norm alone. Some
 // candidate computes the three in one way.
 void projections_of_one_input_are_alike(void**) {
@@ -745,6 +774,7 @@ int main() {
       cmocka_unit_test(better_ones_are_told),
       cmocka_unit_test(another_oracle),
       cmocka_unit_test(each_number_of_kernels_is_among_them),
+      cmocka_unit_test(the_graphs_own_operators_are_among_them),
       cmocka_unit_test(options_are_checked),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

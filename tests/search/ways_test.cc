@@ -89,13 +89,29 @@ void readers_of_one_value_have_other_loops_together(void**) {
   assert_ptr_equal(ways[0].choices[1].candidate, &graph.candidates[1][1]);
 }
 
+void pieces_as_they_are_written_are_those_with_the_graphs_own_operators(void**) {
+  Projections graph;
+  graph.candidates = {{candidate(false, 10), candidate(true, 11), candidate(false, 12), candidate(false, 13)},
+                      {candidate(false, 5), candidate(true, 9)}};
+  assert_false(graph.ways().as_written().has_value());
+  graph.candidates[0][0].others = 2;
+  graph.candidates[0][1].others = 1;
+  const std::optional<Way> way = graph.ways().as_written();
+  assert_true(way.has_value());
+  assert_ptr_equal(way->choices[0].candidate, &graph.candidates[0][2]);
+  assert_ptr_equal(way->choices[1].candidate, &graph.candidates[1][0]);
+  assert_true(way->slower == 2);
+}
+
 }  // namespace
 
 }  // namespace quern
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(quern::the_best_come_first_then_one_change),
-                              cmocka_unit_test(quern::other_choices_are_of_the_way_that_is_given),
-                              cmocka_unit_test(quern::readers_of_one_value_have_other_loops_together)};
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(quern::the_best_come_first_then_one_change),
+      cmocka_unit_test(quern::other_choices_are_of_the_way_that_is_given),
+      cmocka_unit_test(quern::readers_of_one_value_have_other_loops_together),
+      cmocka_unit_test(quern::pieces_as_they_are_written_are_those_with_the_graphs_own_operators)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
