@@ -136,7 +136,7 @@ bool ScheduledBlock::ends_fit() const {
       if (is_unpadded_load(operand) && !as_panel) return false;
       const unsigned ends = unpadded_[static_cast<size_t>(operand)];
       const bool keeps =
-          is_product || is_beside_product(each) || is_turned_matrix(each) ||
+          is_product || is_beside_product(each) || each.is_reduce_cluster() || is_turned_matrix(each) ||
           (each.is_compute(OpKind::reduction) && (ends & reduced_dims(each, op(operand))) == 0);
       if (ends != 0 && !keeps) return false;
     }

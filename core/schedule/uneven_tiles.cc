@@ -77,6 +77,51 @@ std::set<int64_t> column_choices(int64_t whole, int64_t unit) {
   return out;
 }
 
+// The axis that cuts columns of a product in the loop, of whose rows, those of one warpgroup, each block has all.
+std::optional<ProductAxis> axis_of_columns(const MuGraph& mugraph, const MuKernel& kernel) {
+  for (const BlockOp& op : kernel.ops) {
+    if (!op.is_compute(OpCode::matmul)) continue;
+    const BlockOp &left = kernel.ops[static_cast<size_t>(op.operands[0])],
+                  &right = kernel.ops[static_cast<size_t>(op.operands[1])];
+    if (!left.is_load() || !right.is_load() || left.loop_dim() < 0 || right.loop_dim() < 0 ||
+        left.type.element_count() != left.type.shape.back() * left.type.shape[left.type.shape.size() - 2] ||
+        padded(left.type.shape[left.type.shape.size() - 2]) != kRows ||
+        cutting_axis(mugraph, left, left.type.rank() - 2))
+      continue;
+    if (const auto columns = cutting_axis(mugraph, right, right.type.rank() - 1)) return columns;
+  }
+  return std::nullopt;
+}
+
+// Of a product whose rows each block has all of, with large weights: tiles of columns with which about as many blocks as there are SMs
+// ask for them, where powers of two leave more of these idle.
+std::vector<UnevenTile> of_few_rows(const MuGraph& mugraph, const MuKernel& kernel, const Target& target) {
+  constexpr double kMore = 1.1;  // blocks
+  const auto axis = axis_of_columns(mugraph, kernel);
+  if (!axis) return {};
+  const auto columns = cut_extent(mugraph, kernel, static_cast<int>(axis->axis));
+  if (!columns) return {};
+  int64_t others = 1;  // blocks of each tile
+  for (size_t i = 0; i < kernel.grid.size(); ++i)
+    if (i != axis->axis) others *= kernel.grid[i];
+  if (others > target.sms) return {};
+  auto at_once = [&](int64_t tile) {
+    const int64_t blocks = others * divide_up(*columns, tile);
+    return blocks <= target.sms ? blocks : 0;
+  };
+  int64_t even = 0;
+  for (int64_t tile = kLeastColumns; tile <= 2 * kMostColumns; tile *= 2)
+    even = std::max(even, at_once(tile));
+  const int64_t tile = round_up(divide_up(*columns, target.sms / others), axis->unit);
+  if (padded(tile) == tile || tile < kLeastColumns || tile > kMostColumns ||
+      static_cast<double>(at_once(tile)) < kMore * static_cast<double>(even))
+    return {};
+  UnevenTile out;
+  out.tile[axis->axis] = tile;
+  out.warps = {4, 1, 1};
+  return {out};
+}
+
 // The axis that cuts the rows of a product in the loop which are loaded once, in front of it: queries.
 std::optional<size_t> axis_of_kept_rows(const MuGraph& mugraph, const MuKernel& kernel) {
   for (const BlockOp& op : kernel.ops) {
@@ -112,7 +157,10 @@ std::vector<UnevenTile> of_three_warpgroups(const MuGraph& mugraph, const MuKern
 std::vector<UnevenTile> uneven_tiles(const MuGraph& mugraph, const MuKernel& kernel, const Target& target) {
   if (!target.wgmma) return {};
   const auto axes = product_axes(mugraph, kernel);
-  if (!axes) return of_three_warpgroups(mugraph, kernel);
+  if (!axes) {
+    const std::vector<UnevenTile> few = of_few_rows(mugraph, kernel, target);
+    return few.empty() ? of_three_warpgroups(mugraph, kernel) : few;
+  }
   const auto row_extent = cut_extent(mugraph, kernel, static_cast<int>(axes->rows.axis)),
              column_extent = cut_extent(mugraph, kernel, static_cast<int>(axes->columns.axis));
   if (!row_extent || !column_extent) return {};

@@ -310,6 +310,29 @@ void other_kernels_are_right(void**) {
   all_are_right(cases);
 }
 
+// Few rows, whose columns are cut for all SMs, and parts of the inner dimension summed by a cluster: the last tile is not whole.
+std::vector<MuGraphCase> few_rows() {
+  std::vector<MuGraphCase> cases;
+  for (const auto& [rows, columns, tile] :
+       {std::tuple{"48", "232", 96}, {"64", "304", 160}, {"40", "384", 192}})
+    for (int stages : {2, 3}) {
+      const Sizes sizes = {stages == 2 ? "bf16" : "f16", rows, "256", columns, "2", "2"};
+      cases.push_back(sized_case("parts", kProductGraph, kParts, sizes, way({4, 1, 1}, tile, 0, stages)));
+    }
+  return cases;
+}
+
+void few_rows_are_right(void**) {
+  const std::vector<MuGraphCase> cases = few_rows();
+  for (const MuGraphCase& test : cases) {
+    const auto applied = apply_schedule(test.mugraph, test.schedule);
+    assert_ok(applied);
+    assert_true(block_work(*applied, applied->kernels[0], test.schedule.kernels[0], **find_target("sm_90a"))
+                    .is_possible);
+  }
+  all_are_right_on_hostile_inputs(cases);
+}
+
 void they_are_proved(void**) {
   const std::unique_ptr<Solver> solver = make_z3_solver();
   if (!solver) skip_test("built without Z3");
@@ -409,6 +432,7 @@ int main() {
       cmocka_unit_test(all_ways_are_right),
       cmocka_unit_test(hostile_inputs_are_right),
       cmocka_unit_test(results_go_through_shared_memory),
+      cmocka_unit_test(few_rows_are_right),
       cmocka_unit_test(other_kernels_are_right),
       cmocka_unit_test(they_are_proved),
       cmocka_unit_test(the_model_counts_what_there_is),

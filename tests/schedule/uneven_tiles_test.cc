@@ -84,6 +84,45 @@ void what_has_no_registers_takes_forever(void**) {
   assert_false(std::isfinite(us(192, {8, 1, 1})));   // 96 rows for each of two warpgroups
 }
 
+// Of few rows, in pairs along the inner dimension or not: 48 rows and columns of 6144 are 96 blocks of 64 columns, or of 128 in
+// pairs, where there are 132 SMs.
+void few_rows_have_columns_for_all_sms(void**) {
+  auto skinny = [](int64_t rows, int64_t columns, int cluster) {
+    const char kText[] = R"(mugraph product
+in x: bf16[ROWS, 6144]
+in w: bf16[6144, COLUMNS]
+tensor o: bf16[ROWS, COLUMNS]
+kernel grid=[2] cluster=PARTS loop=2 threads=128 {
+  x0 = load(x, cluster=1, loop=1)
+  w0 = load(w, x=1, cluster=0, loop=0)
+  xw = matmul(x0, w0)
+  a = accumulate_sum(xw)
+  c = cluster_sum(a)
+  store(c, o, x=1)
+}
+out o
+)";
+    return mugraph_of(
+        with(with(with(kText, "ROWS", std::to_string(rows)), "COLUMNS", std::to_string(columns)), "PARTS",
+             std::to_string(cluster)));
+  };
+  const std::vector<UnevenTile> pairs = tiles_of(skinny(48, 6144, 2)), fours = tiles_of(skinny(40, 6144, 4));
+  assert_int_equal(pairs.size(), 1);
+  assert_true(pairs[0].tile == (TileExtents{96, 0, 0}) && pairs[0].warps == (WarpCounts{4, 1, 1}));
+  assert_true(!fours.empty() && fours[0].tile == (TileExtents{192, 0, 0}));
+  assert_true(tiles_of(skinny(48, 8192, 2)).empty());  // 128 blocks of 128 columns
+  for (const int64_t rows : {16, 100})                 // no rows of one warpgroup
+    assert_true(tiles_of(skinny(rows, 6144, 2)).empty());
+  KernelSchedule each;
+  each.tile = pairs[0].tile;
+  each.warps = pairs[0].warps;
+  each.tile_k = 64;
+  each.stages = 6;
+  each.tma = each.wgmma = each.producer = true;
+  const MuGraph mugraph = skinny(48, 6144, 2);
+  assert_true(std::isfinite(*LaunchTimes(target()).of_all(mugraph, {{each}})));
+}
+
 // Queries in tiles of three warpgroups, where few of their rows are beyond the last one.
 void queries_are_shared_by_three_warpgroups(void**) {
   auto attention = [](const std::string& rows) {
@@ -138,6 +177,7 @@ int main() {
       cmocka_unit_test(powers_of_two_that_fill_it_have_no_others),
       cmocka_unit_test(the_best_schedule_has_one),
       cmocka_unit_test(what_has_no_registers_takes_forever),
+      cmocka_unit_test(few_rows_have_columns_for_all_sms),
       cmocka_unit_test(queries_are_shared_by_three_warpgroups),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
