@@ -139,8 +139,15 @@ class Cutter {
   }
   bool is_product(ValueId id) const { return op_info(node(id).code).kind == OpKind::contraction; }
 
+  // What only moves elements to where something outside the algebra reads them, as a transpose in front of a concatenation.
+  bool leads_outside(ValueId id) const {
+    return moves_only(node(id).code) && std::any_of(users_[id].begin(), users_[id].end(), [&](ValueId user) {
+             return !outside_[user].empty() || leads_outside(user);
+           });
+  }
+
   // Products of one value follow each other: they may share what makes it, and a launch. What is outside the algebra as early
-  // as it can run, so that it parts as little as possible; the rest near what it uses.
+  // as it can run, with what leads to it, so that it parts as little as possible; the rest near what it uses.
   void order_nodes() {
     std::vector<int> waits(graph_.nodes.size(), 0);
     std::vector<ValueId> ready;
@@ -162,7 +169,8 @@ class Cutter {
       });
       // The last one that became ready follows what was just made.
       if (next == ready.rend())
-        next = std::find_if(ready.rbegin(), ready.rend(), [&](ValueId id) { return !outside_[id].empty(); });
+        next = std::find_if(ready.rbegin(), ready.rend(),
+                            [&](ValueId id) { return !outside_[id].empty() || leads_outside(id); });
       if (next == ready.rend()) next = ready.rbegin();
       const ValueId id = *next;
       ready.erase(std::next(next).base());

@@ -360,6 +360,35 @@ void each_reduction_computes_what_it_needs(void**) {
   }
 }
 
+// The transpose of new values in front of their concatenation with old ones runs before attention, which is one piece.
+void what_leads_outside_comes_first(void**) {
+  const Graph graph = graph_of(R"(graph cached
+in q: f16[8, 33, 64]
+in first: f16[8, 100, 64]
+in second: f16[8, 33, 64]
+in old: f16[8, 100, 64]
+in made: f16[33, 512]
+k = concat(first, second, axis=1)
+heads = reshape(made, shape=[33, 8, 64])
+new = transpose(heads, perm=[1, 0, 2])
+v = concat(old, new, axis=1)
+kt = transpose(k, perm=[0, 2, 1])
+s = matmul(q, kt)
+t = mul(s, 0.125)
+p = softmax(t, axis=-1)
+y = matmul(p, v)
+out y
+)");
+  size_t products = 0;
+  for (const Piece& piece : cut_into_pieces(graph, 11)) {
+    const auto own = std::count_if(piece.nodes.begin(), piece.nodes.end(),
+                                   [&](ValueId id) { return graph.node(id).code == OpCode::matmul; });
+    assert_true(own == 0 || own == 2);
+    products += static_cast<size_t>(own);
+  }
+  assert_int_equal(products, 2);
+}
+
 // Pieces that read one value are in one group, products alone, and groups can run in their order.
 void groups_have_values_in_common(void**) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
@@ -419,6 +448,7 @@ int main() {
       cmocka_unit_test(what_fits_no_kernel_is_taken_apart),
       cmocka_unit_test(each_reduction_computes_what_it_needs),
       cmocka_unit_test(runs_begin_in_two_ways),
+      cmocka_unit_test(what_leads_outside_comes_first),
       cmocka_unit_test(groups_have_values_in_common),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
