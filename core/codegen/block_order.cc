@@ -72,7 +72,7 @@ class BlockOrderer {
     const int64_t at_once =
         std::min(schedule_.persistent > 0 ? schedule_.persistent : int64_t{target_.sms}, across * down);
     // Where all run at once, those that ask for the same of the larger tensor are neighbours, so that they ask at the same time.
-    if (across * down <= at_once) {
+    if (at_once == across * down) {
       auto shared_along = [&](size_t axis) {
         return looped_bytes([&](const BlockOp& op) { return op.map()[axis] < 0 ? 1.0 : 0.0; });
       };

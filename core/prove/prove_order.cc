@@ -60,11 +60,11 @@ class Order {
   // False, and nothing found, where it depends on the block or on what memory holds what there is to find.
   bool follow_order(const BlockPlace& place) {
     questions_.trace() = trace_kernel(questions_.kernel(), questions_.facts(), Follow::order, place);
-    shape_of_event_.clear();
     if (!questions_.trace().problem.empty()) return false;
     std::erase_if(questions_.trace().events, [](const Event& event) {
       return event.access && (event.access->space != ir::Space::shared || event.access->bytes == 0);
     });
+    shape_of_event_.assign(2 * questions_.trace().events.size(), -1);
     for (int rank = 0; rank < blocks_; ++rank) {
       const Ordered ordered = order_events(questions_.trace(), questions_.kernel().threads, blocks_, rank);
       fault_ = ordered.fault;
@@ -131,10 +131,9 @@ class Order {
     return shapes_.try_emplace(std::move(key), static_cast<int>(shapes_.size())).first->second;
   }
   int cached_shape(const Ordered::Moment& moment) {
-    const auto at = static_cast<size_t>(moment.event) * 2 + moment.by_other;
-    if (shape_of_event_.size() <= at) shape_of_event_.resize(2 * questions_.trace().events.size(), -1);
-    if (shape_of_event_[at] < 0) shape_of_event_[at] = shape_of(seen(moment));
-    return shape_of_event_[at];
+    int& known = shape_of_event_[static_cast<size_t>(moment.event) * 2 + moment.by_other];
+    if (known < 0) known = shape_of(seen(moment));
+    return known;
   }
 
   // As this block's memory sees it.
@@ -166,10 +165,10 @@ class Order {
   }
 
   void pair(const Ordered& ordered, const Ordered::Moment& first, const Ordered::Moment& second) {
-    const Access &own = *event_of(first).access, &later = *event_of(second).access;
-    if (own.memory != later.memory || (own.kind == later.kind && own.kind != Kind::write)) return;
+    const Access &x = *event_of(first).access, &y = *event_of(second).access;
+    if (x.memory != y.memory || (x.kind == y.kind && x.kind != Kind::write)) return;
     if (first.role != second.role && ordered.before(questions_.trace(), second, first)) return;
-    const bool of_cluster = own.of_cluster || later.of_cluster;
+    const bool of_cluster = x.of_cluster || y.of_cluster;
     const bool itself = &first == &second;
     const bool follows = itself || (first.end <= second.event && !of_cluster &&
                                     first.by_other == second.by_other);  // in its thread
@@ -181,7 +180,6 @@ class Order {
     };
     if (!pairs_.insert((shape(first) << 30 | shape(second)) << 3 | how).second) return;
     const Event a = seen(first), b = seen(second);
-    const Access &x = *a.access, &y = *b.access;
     OtherThread other(questions_, of_cluster);
     std::vector<Expr> conditions = a.where;
     for (const Expr& each : b.where) conditions.push_back(other(each));
@@ -190,7 +188,7 @@ class Order {
       conditions.push_back(operation(ir::Operator::not_equal, thread / 32, twin / 32));
     else if (follows)
       conditions.push_back(operation(ir::Operator::not_equal, thread, twin));
-    conditions.push_back(overlap(x, x.at, y, other(y.at)));
+    conditions.push_back(overlap(x, a.access->at, y, other(b.access->at)));
     questions_.conclude(questions_.ask(conditions), "races", b,
                         "the same bytes as " + (itself ? "another thread's" : text_of(a)) +
                             (a.iteration.empty() ? "" : " (" + a.iteration + ")") +
@@ -200,7 +198,8 @@ class Order {
   Questions& questions_;
   std::optional<Ordered::Fault> fault_;  // of the order that was followed last
   std::map<std::string, int> shapes_;
-  std::vector<int> shape_of_event_;  // -1: not known; of the other block's events behind each
+  // Of each event, as this block does it and as the other one does; -1: not known.
+  std::vector<int> shape_of_event_;
   int blocks_ = 1;  // that signal each other
   std::unordered_set<uint64_t> pairs_;  // of shapes, and how they follow each other
 };

@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 #include <set>
+#include <type_traits>
 
 #include "core/base/integers.h"
 #include "core/schedule/tile_access.h"
@@ -40,22 +41,35 @@ std::optional<ProductAxis> cutting_axis(const MuGraph& mugraph, const BlockOp& l
   return std::nullopt;
 }
 
+// Of the first product of what is loaded, on the right in the loop, for which `find(left, right)` finds something: that.
+template <class Find>
+auto of_first_product(const MuKernel& kernel, const Find& find) {
+  std::invoke_result_t<Find, const BlockOp&, const BlockOp&> found;
+  for (const BlockOp& op : kernel.ops) {
+    if (!op.is_compute(OpCode::matmul)) continue;
+    const BlockOp &left = kernel.ops[static_cast<size_t>(op.operands[0])],
+                  &right = kernel.ops[static_cast<size_t>(op.operands[1])];
+    if (left.is_load() && right.is_load() && left.type.rank() >= 2 && right.loop_dim() >= 0)
+      found = find(left, right);
+    if (found) break;
+  }
+  return found;
+}
+
 // Along rows and columns, of a product that is stored transposed too.
 struct ProductAxes {
   ProductAxis rows, columns;
 };
 
 std::optional<ProductAxes> product_axes(const MuGraph& mugraph, const MuKernel& kernel) {
-  for (const BlockOp& op : kernel.ops) {
-    if (!op.is_compute(OpCode::matmul)) continue;
-    const BlockOp &left = kernel.ops[static_cast<size_t>(op.operands[0])],
-                  &right = kernel.ops[static_cast<size_t>(op.operands[1])];
-    if (!left.is_load() || !right.is_load() || left.loop_dim() < 0 || right.loop_dim() < 0) continue;
-    const auto rows = cutting_axis(mugraph, left, left.type.rank() - 2),
-               columns = cutting_axis(mugraph, right, right.type.rank() - 1);
-    if (rows && columns && rows->axis != columns->axis) return ProductAxes{*rows, *columns};
-  }
-  return std::nullopt;
+  return of_first_product(kernel,
+                          [&](const BlockOp& left, const BlockOp& right) -> std::optional<ProductAxes> {
+                            if (left.loop_dim() < 0) return std::nullopt;
+                            const auto rows = cutting_axis(mugraph, left, left.type.rank() - 2),
+                                       columns = cutting_axis(mugraph, right, right.type.rank() - 1);
+                            if (!rows || !columns || rows->axis == columns->axis) return std::nullopt;
+                            return ProductAxes{*rows, *columns};
+                          });
 }
 
 // Of the SM that has the most to do: elements that it computes, then what it loads for them.
@@ -79,22 +93,19 @@ std::set<int64_t> column_choices(int64_t whole, int64_t unit) {
 
 // The axis that cuts columns of a product in the loop, of whose rows, those of one warpgroup, each block has all.
 std::optional<ProductAxis> axis_of_columns(const MuGraph& mugraph, const MuKernel& kernel) {
-  for (const BlockOp& op : kernel.ops) {
-    if (!op.is_compute(OpCode::matmul)) continue;
-    const BlockOp &left = kernel.ops[static_cast<size_t>(op.operands[0])],
-                  &right = kernel.ops[static_cast<size_t>(op.operands[1])];
-    if (!left.is_load() || !right.is_load() || left.loop_dim() < 0 || right.loop_dim() < 0 ||
-        left.type.element_count() != left.type.shape.back() * left.type.shape[left.type.shape.size() - 2] ||
-        padded(left.type.shape[left.type.shape.size() - 2]) != kRows ||
-        cutting_axis(mugraph, left, left.type.rank() - 2))
-      continue;
-    if (const auto columns = cutting_axis(mugraph, right, right.type.rank() - 1)) return columns;
-  }
-  return std::nullopt;
+  return of_first_product(kernel,
+                          [&](const BlockOp& left, const BlockOp& right) -> std::optional<ProductAxis> {
+                            const Ints& shape = left.type.shape;
+                            const int64_t rows = shape[shape.size() - 2];
+                            if (left.loop_dim() < 0 || left.type.element_count() != rows * shape.back() ||
+                                padded(rows) != kRows || cutting_axis(mugraph, left, left.type.rank() - 2))
+                              return std::nullopt;
+                            return cutting_axis(mugraph, right, right.type.rank() - 1);
+                          });
 }
 
-// Of a product whose rows each block has all of, with large weights: tiles of columns with which about as many blocks as there are SMs
-// ask for them, where powers of two leave more of these idle.
+// Of a product whose rows each block has all of: columns with which about as many blocks as there are SMs ask for the weights,
+// where powers of two leave more SMs idle.
 std::vector<UnevenTile> of_few_rows(const MuGraph& mugraph, const MuKernel& kernel, const Target& target) {
   constexpr double kMore = 1.1;  // blocks
   const auto axis = axis_of_columns(mugraph, kernel);
@@ -123,17 +134,11 @@ std::vector<UnevenTile> of_few_rows(const MuGraph& mugraph, const MuKernel& kern
 }
 
 // The axis that cuts the rows of a product in the loop which are loaded once, in front of it: queries.
-std::optional<size_t> axis_of_kept_rows(const MuGraph& mugraph, const MuKernel& kernel) {
-  for (const BlockOp& op : kernel.ops) {
-    if (!op.is_compute(OpCode::matmul)) continue;
-    const BlockOp &left = kernel.ops[static_cast<size_t>(op.operands[0])],
-                  &right = kernel.ops[static_cast<size_t>(op.operands[1])];
-    if (!left.is_load() || !right.is_load() || left.loop_dim() >= 0 || right.loop_dim() < 0 ||
-        left.type.rank() < 2)
-      continue;
-    if (const auto rows = cutting_axis(mugraph, left, left.type.rank() - 2)) return rows->axis;
-  }
-  return std::nullopt;
+std::optional<ProductAxis> axis_of_kept_rows(const MuGraph& mugraph, const MuKernel& kernel) {
+  return of_first_product(kernel, [&](const BlockOp& left, const BlockOp&) -> std::optional<ProductAxis> {
+    if (left.loop_dim() >= 0) return std::nullopt;
+    return cutting_axis(mugraph, left, left.type.rank() - 2);
+  });
 }
 
 // Three warpgroups, each with 64 of the rows, where few of all rows are beyond the end. They hide more of each other's softmax than
@@ -143,11 +148,11 @@ std::vector<UnevenTile> of_three_warpgroups(const MuGraph& mugraph, const MuKern
   constexpr double kMostBeyond = 0.1;  // of the rows
   const auto axis = axis_of_kept_rows(mugraph, kernel);
   if (!axis) return {};
-  const auto rows = cut_extent(mugraph, kernel, static_cast<int>(*axis));
+  const auto rows = cut_extent(mugraph, kernel, static_cast<int>(axis->axis));
   if (!rows || static_cast<double>(round_up(*rows, kThree)) > (1 + kMostBeyond) * static_cast<double>(*rows))
     return {};
   UnevenTile out;
-  out.tile[*axis] = kThree;
+  out.tile[axis->axis] = kThree;
   out.warps = {12, 1, 1};
   return {out};
 }

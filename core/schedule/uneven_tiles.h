@@ -16,7 +16,8 @@ struct UnevenTile {
 
 // Of a kernel whose loop multiplies tiles of two tensors, one with rows and one with columns of the result: those
 // few that leave less to the SM that has the most to do than powers of two leave it. Of one whose rows are the same in all
-// iterations (attention): three warpgroups' rows. Of one with rows for one warpgroup: columns with which blocks are about as many as SMs.
+// iterations (attention): three warpgroups' rows. Of one with rows for one warpgroup alone: columns with which there are about as
+// many blocks as SMs.
 std::vector<UnevenTile> uneven_tiles(const MuGraph& mugraph, const MuKernel& kernel, const Target& target);
 
 }  // namespace quern

@@ -109,6 +109,9 @@ const Way* PiecewiseSearch::combine(const std::vector<Way>& ways, size_t most) {
     if (result_.candidates.size() >= most) break;
     std::optional<Candidate> candidate = combined(graph_, way);
     if (!candidate) continue;  // an output that no kernel computes, or nothing but the baseline
+    if (std::any_of(result_.candidates.begin(), result_.candidates.end(),
+                    [&](const Candidate& known) { return known.mugraph == candidate->mugraph; }))
+      continue;
     if (options_.time_of && way.pieces.size() > 1)
       if (const double us = options_.time_of(graph_, &candidate->mugraph); std::isfinite(us))
         candidate->us = us;

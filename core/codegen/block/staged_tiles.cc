@@ -230,8 +230,7 @@ Status StagedTiles::check_transform() const {
   if (!all.empty() && alone && in_place) return {};
   const char why[] =
       "warps of their own (transform) make operands for products by wgmma in the loop, of tiles that TMA "
-      "brings "
-      "and nothing else reads, in their place: element by element and by sums within a warp";
+      "brings and nothing else reads, in their place: element by element and by sums within a warp";
   return Status(ErrorCode::UNSUPPORTED, why);
 }
 
