@@ -1,7 +1,8 @@
-// In which order the blocks of products begin.
+// In which order the blocks of products begin, and that they are right in it.
 #include "core/codegen/block_order.h"
 
 #include "core/mugraph/text.h"
+#include "tests/codegen/sized_cases.h"
 #include "tests/support/test.h"
 
 namespace {
@@ -45,10 +46,43 @@ void blocks_that_run_later_make_squares(void**) {
   assert_int_equal(together({256, 16384, 4096}, 128, 2), 2);
 }
 
+// In the emulator, as if there were no L2 cache: blocks for all tiles, and such that stay.
+void neighbours_that_run_at_once_are_right(void**) {
+  const char kTiles[] = R"(mugraph parts
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+tensor z: TYPE[ROWS, COLUMNS]
+kernel grid=[GRID, 2] loop=TURNS threads=128 {
+  x0 = load(x, y=0, loop=1)
+  w0 = load(w, x=1, loop=0)
+  xw = matmul(x0, w0)
+  a = accumulate_sum(xw)
+  store(a, z, x=1, y=0)
+}
+out z
+)";
+  KernelSchedule by_warps, by_warpgroups, staying;
+  by_warps.warps = {2, 2, 1};
+  by_warpgroups.warps = {4, 1, 1};
+  by_warpgroups.stages = 2;
+  by_warpgroups.tma = by_warpgroups.wgmma = by_warpgroups.producer = true;
+  staying = by_warpgroups;
+  staying.persistent = 6;
+  std::vector<MuGraphCase> cases;
+  for (const KernelSchedule& each : {by_warps, by_warpgroups, staying}) {
+    cases.push_back(sized_case("parts", kProductGraph, kTiles, {"bf16", "128", "64", "192", "3", "2"}, each));
+    cases.back().l2_mib = 0;
+    assert_contains(emitted(cases.back()).source,
+                    each.persistent > 0 ? "const int first = tile % 2" : "int(blockIdx.x) % 2");
+  }
+  all_are_right_on_hostile_inputs(std::move(cases));
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(blocks_that_share_the_larger_tensor_are_neighbours),
-                              cmocka_unit_test(blocks_that_run_later_make_squares)};
+                              cmocka_unit_test(blocks_that_run_later_make_squares),
+                              cmocka_unit_test(neighbours_that_run_at_once_are_right)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
