@@ -69,14 +69,16 @@ void Extents::sum(Var total, std::vector<Var> parts) {
   constraints_.push_back({Constraint::Kind::sum, {total}, std::move(parts)});
 }
 
-void Extents::cut(Var whole, std::vector<Var> axes, Var tile) {
-  int64_t covered = original(tile);
-  for (Var axis : axes) covered *= original(axis);
-  axes.push_back(tile);
-  const bool ragged = covered != original(whole);
-  follows("cut " + std::to_string(original(whole)), axes, whole);
-  constraints_.push_back(
-      {ragged ? Constraint::Kind::ragged : Constraint::Kind::product, {whole}, std::move(axes), false});
+bool Extents::cut(Var whole, Var axis, Var tile) {
+  const int64_t extent = original(whole), parts = original(axis), covered = parts * original(tile);
+  const bool even = covered - parts < extent;
+  follows("cut " + std::to_string(extent), {axis, tile}, whole);
+  constraints_.push_back({covered == extent ? Constraint::Kind::product
+                          : even            ? Constraint::Kind::ragged
+                                            : Constraint::Kind::uneven,
+                          {whole},
+                          {axis, tile}});
+  return even;
 }
 
 std::vector<Extents::Var> Extents::roots(const std::vector<Var>& vars) const {
@@ -202,33 +204,30 @@ bool Extents::propagate_sides(const Constraint& constraint, bool& changed) {
   return true;
 }
 
-// All but the last of the parts of a tile, and no more: axes * (tile - 1) < whole < axes * tile.
-bool Extents::propagate_ragged(const Constraint& constraint, bool& changed) {
-  const Var whole = constraint.left[0], tile = constraint.right.back();
-  const std::span<const Var> axes(constraint.right.data(), constraint.right.size() - 1);
-  const Bounds parts = total(axes, true);
-  if (parts.least < 1) return false;
+// The last tile lacks something, axis * tile > whole. Even tiles are no larger than they must be, axis * (tile - 1) < whole;
+// of uneven ones none is empty, (axis - 1) * tile < whole.
+bool Extents::propagate_cut(const Constraint& constraint, bool& changed) {
+  const Var whole = constraint.left[0], axis = constraint.right[0], tile = constraint.right[1];
+  const bool uneven = constraint.kind == Constraint::Kind::uneven;
+  const Var full = uneven ? tile : axis, other = uneven ? axis : tile;  // full * (other - 1) < whole
+  if (bounds(axis).least < 1) return false;
   if (!narrow(whole,
-              {limited_product(parts.least, bounds(tile).least - 1) + 1,
-               limited_product(parts.most, bounds(tile).most) - 1},
-              changed) ||
-      !narrow(tile,
-              {divide_up(bounds(whole).least + 1, parts.most), (bounds(whole).most - 1) / parts.least + 1},
+              {limited_product(bounds(full).least, bounds(other).least - 1) + 1,
+               limited_product(bounds(axis).most, bounds(tile).most) - 1},
               changed))
     return false;
-  for (size_t i = 0; i < axes.size(); ++i) {
-    const Bounds others = total(axes, true, i);
-    const int64_t full = limited_product(others.least, bounds(tile).least - 1);
-    const Bounds own = {divide_up(bounds(whole).least + 1, limited_product(others.most, bounds(tile).most)),
-                        full == 0 ? kEndless : (bounds(whole).most - 1) / full};
-    if (!narrow(axes[i], own, changed)) return false;
-  }
-  return true;
+  const int64_t most = bounds(whole).most - 1;
+  auto at_least = [&](Var partner) {
+    return bounds(partner).most == 0 ? kEndless : divide_up(bounds(whole).least + 1, bounds(partner).most);
+  };
+  const int64_t less = bounds(other).least - 1;
+  return narrow(other, {at_least(full), bounds(full).least == 0 ? kEndless : most / bounds(full).least + 1},
+                changed) &&
+         narrow(full, {at_least(other), less <= 0 ? kEndless : most / less}, changed);
 }
 
 bool Extents::propagate_one(const Constraint& constraint, bool& changed) {
-  return constraint.kind == Constraint::Kind::ragged ? propagate_ragged(constraint, changed)
-                                                     : propagate_sides(constraint, changed);
+  return constraint.leaves_rest() ? propagate_cut(constraint, changed) : propagate_sides(constraint, changed);
 }
 
 bool Extents::propagate() {
@@ -246,7 +245,7 @@ bool Extents::leaves_rest(Var axis) const {
     return std::find(side.begin(), side.end(), var) != side.end();
   };
   return std::any_of(active_.begin(), active_.end(), [&](const Constraint* cut) {
-    return cut->kind == Constraint::Kind::ragged && has(cut->right, axis) &&
+    return cut->leaves_rest() && has(cut->right, axis) &&
            std::any_of(active_.begin(), active_.end(), [&](const Constraint* other) {
              return other->kind == Constraint::Kind::product &&
                     (has(other->left, cut->left[0]) || has(other->right, cut->left[0]));
@@ -257,7 +256,7 @@ bool Extents::leaves_rest(Var axis) const {
 // What to try for a variable, best first. A ragged dimension lacks as little as it can.
 std::vector<int64_t> Extents::candidates(Var var, int first) const {
   for (const Constraint* constraint : active_) {
-    if (constraint->kind != Constraint::Kind::ragged || constraint->left[0] != var) continue;
+    if (!constraint->leaves_rest() || constraint->left[0] != var) continue;
     int64_t covered = 1;
     for (Var part : constraint->right) covered *= known(part) ? bounds(part).least : 0;
     std::vector<int64_t> list;
@@ -274,15 +273,18 @@ std::vector<int64_t> Extents::candidates(Var var, int first) const {
   return list;
 }
 
-// The next variable to give a value; -1 when all have one.
+// The next variable to give a value; -1 when all have one. Of whole dimensions the one for which least is left: others, which may
+// have to be larger than any choice, follow.
 Extents::Var Extents::choose(const std::vector<Var>& members) const {
+  auto role = [&](Var var) { return variables_[static_cast<size_t>(var)].role; };
+  auto range = [&](Var var) { return role(var) == Role::whole ? bounds(var).most - bounds(var).least : 0; };
   Var best = -1;
   for (Var var : members)
     if (!known(var) &&
-        (best < 0 || variables_[static_cast<size_t>(var)].role < variables_[static_cast<size_t>(best)].role))
+        (best < 0 || std::pair(role(var), range(var)) < std::pair(role(best), range(best))))
       best = var;
   for (const Constraint* constraint : active_)
-    if (constraint->kind == Constraint::Kind::ragged && !known(constraint->left[0]) &&
+    if (constraint->leaves_rest() && !known(constraint->left[0]) &&
         std::all_of(constraint->right.begin(), constraint->right.end(), [&](Var var) { return known(var); }))
       return constraint->left[0];
   return best;

@@ -35,9 +35,9 @@ class Extents {
   void align();
   // The total is the sum of the parts.
   void sum(Var total, std::vector<Var> parts);
-  // `tile` is what axes leave of `whole` when they cut it one after the other. When they do not divide it
-  // now, they will not divide it then.
-  void cut(Var whole, std::vector<Var> axes, Var tile);
+  // `tile` is what an axis leaves of `whole`. When it does not divide it now, it will not divide it then. Where parts are
+  // not as even as they could be now, only the last one is sure to be shorter then. Whether they are.
+  bool cut(Var whole, Var axis, Var tile);
   // Keeps its extent, and so does everything that is connected with it.
   void keep(Var var);
   // Gets about this extent, or its own if that is smaller, in place of the smallest.
@@ -63,11 +63,12 @@ class Extents {
     int64_t preferred = 0;
   };
   struct Constraint {
-    enum class Kind : uint8_t { product, sum, ragged } kind;
-    // product: left = right; sum: left[0] = sum of right; ragged: left[0] cut by right but for the last one,
-    // which is the tile
+    enum class Kind : uint8_t { product, sum, ragged, uneven } kind;
+    // product: left = right; sum: left[0] = sum of right; ragged, uneven: left[0] cut by right[0] into tiles of right[1], as
+    // even as they can be, or all of them whole but the last
     std::vector<Var> left, right;
     bool ordered = false;  // a reshape
+    bool leaves_rest() const { return kind == Kind::ragged || kind == Kind::uneven; }
   };
   struct Rule {
     std::string name;
@@ -88,7 +89,7 @@ class Extents {
   bool propagate();
   bool propagate_one(const Constraint& constraint, bool& changed);
   bool propagate_sides(const Constraint& constraint, bool& changed);
-  bool propagate_ragged(const Constraint& constraint, bool& changed);
+  bool propagate_cut(const Constraint& constraint, bool& changed);
   Bounds total(std::span<const Var> side, bool product, size_t without = SIZE_MAX) const;
   bool leaves_rest(Var axis) const;
   std::vector<int64_t> candidates(Var var, int first) const;

@@ -97,6 +97,7 @@ class Shrinker {
   void add_operator(const MuKernel& kernel) {
     kernel_graphs_.push_back(operator_graph(mugraph_, kernel));
     axes_.emplace_back();
+    uneven_.emplace_back();
     const Graph& graph = kernel_graphs_.back();
     kernels_.emplace_back(graph, Dimensions(graph), Extents::Role::whole, extents_);
     for (size_t i = 0; i < kernel.operands.size(); ++i)
@@ -109,11 +110,12 @@ class Shrinker {
     const Graph& graph = kernel_graphs_.back();
     kernels_.emplace_back(graph, block_dimensions(kernel, graph), Extents::Role::tile, extents_);
     axes_.emplace_back();
+    uneven_.emplace_back();
     for (int64_t extent : kernel.grid) axes_.back().push_back(extents_.add(extent, Extents::Role::axis));
     axes_.back().push_back(extents_.add(kernel.trip_count, Extents::Role::axis));
     for (size_t i = 0; i < kernel.ops.size(); ++i) {
       const BlockOp& op = kernel.ops[i];
-      if (op.has_access()) add_access(op.access(), static_cast<ValueId>(i));
+      if (op.has_access()) add_access(kernel, op.access(), static_cast<ValueId>(i));
       if (op.is_accumulate(Combine::concat)) {
         const Var joined = kernels_.back().var(static_cast<ValueId>(i), static_cast<size_t>(op.concat_dim()));
         const Var tile = kernels_.back().var(op.operands[0], static_cast<size_t>(op.concat_dim()));
@@ -123,20 +125,33 @@ class Shrinker {
     }
   }
 
-  // The last kernel's operator `id` loads or stores.
-  void add_access(const BlockOp::Access& access, ValueId id) {
+  // The last kernel's operator `id` loads or stores. Axes cut one after the other what the ones before have left.
+  void add_access(const MuKernel& kernel, const BlockOp::Access& access, ValueId id) {
     const std::vector<Var>& whole = tensors_[static_cast<size_t>(access.tensor)];
     for (size_t d = 0; d < whole.size(); ++d) {
-      std::vector<Var> cutting;
-      for (size_t axis = 0; axis < kGridAxes; ++axis)
-        if (access.map[axis] == static_cast<int>(d)) cutting.push_back(axes_.back()[axis]);
-      if (access.loop_dim == static_cast<int>(d)) cutting.push_back(axes_.back().back());
+      std::vector<size_t> cutting;
+      for (size_t axis = 0; axis <= kGridAxes; ++axis)
+        if ((axis < kGridAxes ? access.map[axis] : access.loop_dim) == static_cast<int>(d))
+          cutting.push_back(axis);
       const Var tile = kernels_.back().var(id, d);
-      if (cutting.empty())
-        extents_.equal(tile, whole[d]);
-      else
-        extents_.cut(whole[d], std::move(cutting), tile);
+      Var left = whole[d];
+      for (const size_t axis : cutting) {
+        const Var part = axis == cutting.back()
+                             ? tile
+                             : extents_.add(kernel.part(static_cast<int>(axis), extents_.original(left)),
+                                            Extents::Role::whole);
+        if (!extents_.cut(left, axes_.back()[axis], part)) note_uneven(axis, part);
+        left = part;
+      }
+      if (cutting.empty()) extents_.equal(tile, whole[d]);
     }
+  }
+
+  // Tiles of an axis that are not as even as they could be are one number of the kernel.
+  void note_uneven(size_t axis, Var tile) {
+    std::optional<Var>& known = uneven_.back()[axis];
+    if (known) extents_.equal(*known, tile);
+    known = tile;
   }
 
   // The pieces between the positions at which slices cut are variables, too.
@@ -218,24 +233,6 @@ class Shrinker {
     return attrs;
   }
 
-  // Whether all that an axis of the kernel cuts has the extents that it had, and so have its tiles.
-  bool keeps_tiles(size_t k, size_t axis) const {
-    auto is_kept = [&](Var var) { return extents_.value(var) == extents_.original(var); };
-    const MuKernel& kernel = mugraph_.kernels[k];
-    if (!is_kept(axes_[k][axis])) return false;
-    for (size_t i = 0; i < kernel.ops.size(); ++i) {
-      if (!kernel.ops[i].has_access()) continue;
-      const BlockOp::Access& access = kernel.ops[i].access();
-      const int dim = axis < kGridAxes ? access.map[axis] : access.loop_dim;
-      if (dim < 0) continue;
-      const auto d = static_cast<size_t>(dim);
-      if (!is_kept(kernels_[k].var(static_cast<ValueId>(i), d)) ||
-          !is_kept(tensors_[static_cast<size_t>(access.tensor)][d]))
-        return false;
-    }
-    return true;
-  }
-
   Status build_mugraph(MuGraph& mugraph) const {
     mugraph = mugraph_;
     for (size_t t = 0; t < tensors_.size(); ++t)
@@ -251,7 +248,7 @@ class Shrinker {
       for (size_t axis = 0; axis < kGridAxes; ++axis) kernel.grid[axis] = extents_.value(axes_[k][axis]);
       kernel.trip_count = extents_.value(axes_[k].back());
       for (size_t axis = 0; axis <= kGridAxes; ++axis)
-        if (!keeps_tiles(k, axis)) kernel.tiles[axis] = 0;
+        kernel.tiles[axis] = uneven_[k][axis] ? extents_.value(*uneven_[k][axis]) : 0;
       for (size_t i = 0; i < kernel.ops.size(); ++i)
         if (kernel.ops[i].is_compute())
           kernel.ops[i].compute().attrs = new_attrs(kernel_graphs_[k], values, static_cast<ValueId>(i));
@@ -351,6 +348,7 @@ class Shrinker {
   std::vector<Graph> kernel_graphs_;
   std::vector<GraphExtents> kernels_;
   std::vector<std::vector<Var>> axes_;  // by kernel: x, y, z, cluster, loop
+  std::vector<std::array<std::optional<Var>, kGridAxes + 1>> uneven_;  // and the tiles of these that are not even
   std::map<Var, std::set<int64_t>> cuts_;
   std::map<Var, std::vector<Var>> pieces_;
 };

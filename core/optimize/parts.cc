@@ -34,6 +34,8 @@ Tensors written_by(const MuKernel& kernel) {
   return written;
 }
 
+bool is_iota(const MuKernel& kernel) { return !kernel.custom && kernel.code == OpCode::iota; }
+
 class Partition {
  public:
   Partition(const Graph& graph, const MuGraph& mugraph) : graph_(graph), mugraph_(mugraph) {
@@ -116,20 +118,26 @@ class Partition {
   }
 
   Result<Part> part_of(const std::vector<size_t>& kernels) const {
-    Tensors read, written;
+    Tensors read, written, counted;
     Part part;
     part.mugraph = mugraph_;
     part.mugraph.kernels.clear();
     for (size_t k : kernels) {
       read.merge(read_by(mugraph_.kernels[k]));
       written.merge(written_by(mugraph_.kernels[k]));
-      part.mugraph.kernels.push_back(mugraph_.kernels[k]);
     }
+    // Positions are no inputs: the muGraph may count the same ones in another shape.
+    for (const MuKernel& kernel : mugraph_.kernels)
+      if (is_iota(kernel) && read.count(kernel.result) && !written.count(kernel.result)) {
+        part.mugraph.kernels.push_back(kernel);
+        counted.insert(kernel.result);
+      }
+    for (size_t k : kernels) part.mugraph.kernels.push_back(mugraph_.kernels[k]);
     for (MuKernel& kernel : part.mugraph.kernels) name_extents_within(kernel, read, written);
     part.mugraph.inputs.clear();
     part.mugraph.outputs.clear();
     for (int32_t id : read)
-      if (!written.count(id) && !tensor(id).type.literal) part.mugraph.inputs.push_back(id);
+      if (!written.count(id) && !counted.count(id) && !tensor(id).type.literal) part.mugraph.inputs.push_back(id);
     for (int32_t id : written)
       if (is_needed_outside(id, kernels)) part.mugraph.outputs.push_back(id);
     Result<Graph> graph = graph_between(part.mugraph.inputs, part.mugraph.outputs);

@@ -193,6 +193,7 @@ void BlockCounter::load(size_t i) {
   TileLoad& how = out_.loads.emplace_back(
       TileLoad{value, staged, false, !staged && !is_kept(value) && is_fragment(value), bytes, width});
   if (looped) needs_.loaded += bytes / 4 / schedule_.workers();
+  if (!staged && !place(value).pieces.empty()) needs_.parted += bytes / 4 / schedule_.workers();
   Work& own = work(stages_[i]);
   if (schedule_.producer && is_kept_as_it_is(value)) {
     const StagedTile tile = staged_tile(value, row);

@@ -28,7 +28,10 @@ void RoundedValues::note(const Value& value, DType dtype) {
   const uint64_t key = key_of(value);
   bool narrow = false;
   for (size_t i = 0; i < kNarrow.size(); ++i) {
-    if (dtype == kNarrow[i]) values_[i].insert(key);
+    if (dtype == kNarrow[i]) {
+      values_[i].insert(key);
+      if (value.identity_of == OpCode::input) values_[i].insert(key_of(negate(value)));
+    }
     narrow |= values_[i].contains(key);
   }
   // A 16-bit value that is cast to f32 afterwards is none that is computed in f32.
@@ -48,18 +51,20 @@ FieldValue RoundedValues::store(const Value& value, DType from, DType to) {
 }
 
 void RoundedValues::see(const BlockOp& op, const Elements<FieldValue>& elements) {
-  const auto [at, fresh] = known_.try_emplace(&op);
-  Known& known = at->second;
+  const auto [at, fresh] = seen_.try_emplace(&op);
+  Known& known = at->second.all;
   if (fresh) known.fill(true);
+  at->second.are_zeros &= std::all_of(elements.begin(), elements.end(),
+                                      [](const FieldValue& value) { return key_of(value) == 0; });
   for (size_t i = 0; i < known.size(); ++i)
     for (size_t e = 0; e < elements.size() && known[i]; ++e)
       known[i] = values_[i].contains(key_of(elements[e]));
 }
 
 std::optional<DType> RoundedValues::known_of(const BlockOp& op, size_t first) const {
-  const auto at = known_.find(&op);
+  const auto at = seen_.find(&op);
   for (size_t i = 0; i < kNarrow.size(); ++i)
-    if (at != known_.end() && at->second[first + i]) return kNarrow[i];
+    if (at != seen_.end() && at->second.all[first + i]) return kNarrow[i];
   return std::nullopt;
 }
 
@@ -71,8 +76,8 @@ void RoundedValues::note_softmaxes(const Graph& primitive) {
 }
 
 bool RoundedValues::known_in_f32(const BlockOp& op) const {
-  const auto at = known_.find(&op);
-  return at != known_.end() && at->second[kF32];
+  const auto at = seen_.find(&op);
+  return at != seen_.end() && at->second.all[kF32] && !at->second.are_zeros;
 }
 
 namespace {

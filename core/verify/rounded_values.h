@@ -79,7 +79,11 @@ class RoundedValues : public FieldDomain {
   using Known = std::array<bool, kSets>;
   std::array<std::unordered_set<uint64_t>, kSets> values_;
   std::unordered_map<const Node*, size_t> softmaxes_;
-  std::unordered_map<const BlockOp*, Known> known_;
+  struct Seen {
+    Known all;             // whether all elements are in these sets
+    bool are_zeros = true;  // which say nothing: f32 and 16-bit values may both be 0
+  };
+  std::unordered_map<const BlockOp*, Seen> seen_;
   std::optional<DType> invented_;
 };
 

@@ -155,9 +155,9 @@ void uneven_parts_of_what_is_even(void**) {
              all = extents.add(154 * 640, Extents::Role::whole);
   extents.product({rows}, {batch, row});
   extents.product({all}, {rows, columns});
-  extents.cut(rows, {parts}, tile);
+  extents.cut(rows, parts, tile);
   for (int i = 0; i < 12; ++i)
-    extents.cut(columns, {extents.add(10, Extents::Role::axis)}, extents.add(64, Extents::Role::tile));
+    extents.cut(columns, extents.add(10, Extents::Role::axis), extents.add(64, Extents::Role::tile));
   extents.solve();
   assert_int_equal(extents.value(rows), extents.value(batch) * extents.value(row));
   assert_true(extents.value(rows) <= 32 && extents.value(columns) <= 32);
@@ -172,14 +172,47 @@ void small_tiles_of_what_is_packed(void**) {
   const auto parts = extents.add(864, Extents::Role::axis), tile = extents.add(8, Extents::Role::tile);
   const auto packed = extents.add(6912, Extents::Role::whole), row = extents.add(1152, Extents::Role::whole);
   extents.sum(packed, {row, row, row, row, row, row});
-  extents.cut(packed, {parts}, tile);
+  extents.cut(packed, parts, tile);
   for (int i = 0; i < 16; ++i)
-    extents.cut(row, {extents.add(18, Extents::Role::axis)}, extents.add(64, Extents::Role::tile));
-  extents.cut(row, {extents.add(5, Extents::Role::axis)}, extents.add(231, Extents::Role::tile));
+    extents.cut(row, extents.add(18, Extents::Role::axis), extents.add(64, Extents::Role::tile));
+  extents.cut(row, extents.add(5, Extents::Role::axis), extents.add(231, Extents::Role::tile));
   extents.solve();
   assert_true(extents.value(row) <= 16 && extents.value(packed) == 6 * extents.value(row));
   assert_true(extents.value(tile) <= 8 &&
               extents.value(tile) * extents.value(parts) == extents.value(packed));
+}
+
+// Six rows that slices part, in two tiles of four, stay as they are. Of columns whose last tile is short, and of pairs of heads,
+// which no two even tiles leave a rest of, the last tile stays shorter.
+void last_tiles_that_are_short(void**) {
+  Extents extents;
+  const auto rows = extents.add(6, Extents::Role::whole), columns = extents.add(1152, Extents::Role::whole),
+             packed = extents.add(6912, Extents::Role::whole);
+  std::vector<Extents::Var> single;
+  for (int i = 0; i < 6; ++i) single.push_back(extents.add(1, Extents::Role::whole));
+  extents.sum(rows, single);
+  extents.product({packed}, {rows, columns});
+  const auto row_tiles = extents.add(2, Extents::Role::axis), row_tile = extents.add(4, Extents::Role::tile);
+  extents.cut(rows, row_tiles, row_tile);
+  const auto tiles = extents.add(10, Extents::Role::axis), tile = extents.add(120, Extents::Role::tile);
+  extents.cut(columns, tiles, tile);
+  extents.cut(columns, extents.add(18, Extents::Role::axis), extents.add(64, Extents::Role::tile));
+  const auto heads = extents.add(48, Extents::Role::whole), pairs = extents.add(24, Extents::Role::whole),
+             both = extents.add(2, Extents::Role::whole), head_tiles = extents.add(2, Extents::Role::axis),
+             head_tile = extents.add(32, Extents::Role::tile);
+  extents.product({heads}, {pairs, both});
+  extents.cut(heads, head_tiles, head_tile);
+  extents.solve();
+  auto leaves_rest = [&](Extents::Var whole, Extents::Var tiles, Extents::Var tile) {
+    const int64_t lacking = extents.value(tiles) * extents.value(tile) - extents.value(whole);
+    return 0 < lacking && lacking < extents.value(tile);
+  };
+  assert_int_equal(extents.value(rows), 6);
+  assert_int_equal(extents.value(row_tiles), 2);
+  assert_int_equal(extents.value(row_tile), 4);
+  assert_true(extents.value(columns) <= 32 && extents.value(packed) == 6 * extents.value(columns));
+  assert_true(leaves_rest(columns, tiles, tile));
+  assert_true(extents.value(heads) <= 16 && leaves_rest(heads, head_tiles, head_tile));
 }
 
 void systems_of_extents(void**) {
@@ -187,18 +220,20 @@ void systems_of_extents(void**) {
   const auto whole = extents.add(256, Extents::Role::whole), x = extents.add(256, Extents::Role::axis),
              one = extents.add(1, Extents::Role::tile), y = extents.add(16, Extents::Role::axis),
              z = extents.add(16, Extents::Role::axis);
-  extents.cut(whole, {x}, one);
-  extents.cut(whole, {y, z}, one);
-  const auto free = extents.add(4096, Extents::Role::whole), part = extents.add(40, Extents::Role::whole),
+  extents.cut(whole, x, one);
+  const auto part = extents.add(16, Extents::Role::whole);
+  extents.cut(whole, y, part);
+  extents.cut(part, z, one);
+  const auto free = extents.add(4096, Extents::Role::whole), first = extents.add(40, Extents::Role::whole),
              rest = extents.add(4056, Extents::Role::whole), kept = extents.add(300, Extents::Role::whole);
-  extents.sum(free, {part, rest});
+  extents.sum(free, {first, rest});
   extents.keep(kept);
   extents.solve();
   assert_int_equal(extents.value(one), 1);
   assert_int_equal(extents.value(whole), extents.value(x));
   assert_int_equal(extents.value(whole), extents.value(y) * extents.value(z));
   assert_true(extents.value(y) >= 2 && extents.value(z) >= 2 && extents.value(whole) <= 16);
-  assert_int_equal(extents.value(free), extents.value(part) + extents.value(rest));
+  assert_int_equal(extents.value(free), extents.value(first) + extents.value(rest));
   assert_true(extents.value(free) <= 16);
   assert_int_equal(extents.value(kept), 300);
 }
@@ -217,6 +252,7 @@ int main() {
       cmocka_unit_test(whole_steps_become_few),
       cmocka_unit_test(uneven_parts_of_what_is_even),
       cmocka_unit_test(small_tiles_of_what_is_packed),
+      cmocka_unit_test(last_tiles_that_are_short),
       cmocka_unit_test(systems_of_extents),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

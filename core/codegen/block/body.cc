@@ -33,8 +33,10 @@ void BlockPart::fail(BlockValue value, const std::string& what) {
 std::string BlockPart::base_name(BlockValue value) const {
   const BlockOp& op = program_.op(value);
   if (!op.name.empty()) return unique_word(op.name);
-  if (op.is_load()) return unique_word(facts_.place(op).name);
-  return "v_";
+  if (!op.is_load()) return "v_";
+  // Pieces have their numbers behind the name of the whole, as what is fresh has.
+  const TensorPlace& place = facts_.place(op);
+  return unique_word(place.pieces.empty() ? place.name : place.pieces[0].name);
 }
 
 Symbol BlockPart::shared_buffer(Scalar type, int64_t bytes, SharedBuffer::Use use, int64_t alignment) {
