@@ -16,7 +16,7 @@ namespace quern {
 // The first part of every key material. Raise this when an equal graph, target, policy and toolchain may give
 // a different plan than before for a reason that no other part shows: a fixed miscompilation, another launch
 // ABI, another canonical form. All older keys then miss; nothing is deleted, eviction takes it in time.
-inline constexpr std::string_view kKeyEpoch = "quern-34";
+inline constexpr std::string_view kKeyEpoch = "quern-35";
 
 struct KeyPart {
   std::string_view tag, bytes;

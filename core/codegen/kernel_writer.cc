@@ -309,6 +309,10 @@ Expr KernelWriter::load(int i) {
   } else {
     count_access(scope_of(item.uses), slot, item.index, 1, false);
     element = ir::element(pointer(slot, false), index(item.index));
+    // Behind the last element there is nothing that a shorter vector could read.
+    if (last_.elements > 0 && !aligned_.is && (item.uses & element_uses_))
+      element = ir::select(either(last_.elsewhere, less(Expr(variable("v")), last_.elements)), element,
+                           ir::rounded(ir::literal(0, ir::scalar_of(register_type(slot.dtype))), slot.dtype));
   }
   if (is_narrow(slot.dtype)) element = ir::call(ir::Function::to_float, Scalar::f32, {element});
   if (!whole && item.guard >= 0)

@@ -57,9 +57,10 @@ class RowsEmitter {
   const Index& vector_index() const { return shape_.team > 1 ? loop_ : thread_row_; }
   bool needs_wide() const { return writer_.needs_wide(); }
 
-  // Whether every access that differs within a vector is one of all of it, so that the last vector may be
-  // shorter; or that vectors may be aligned in memory.
+  // Whether every access that differs within a vector is one of all of it, so that vectors may be aligned in memory; and whether
+  // every store is, so that the last vector may be shorter.
   bool moves_whole_vectors() const;
+  bool stores_whole_vectors() const;
   bool makes_elements() const;
 
   // Whether aligned vectors take less time than the elements that `scalar` has. Rows that a warp shares have parts of

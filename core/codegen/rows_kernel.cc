@@ -38,13 +38,17 @@ bool RowsEmitter::moves_whole_vectors() const {
   const bool loads = std::all_of(placed_.items.begin(), placed_.items.end(), [&](const Item& item) {
     return item.kind != Item::Kind::load || !(item.uses & element) || writer_.is_vector_load(item);
   });
-  return loads && std::all_of(kernel_.makes.begin(), kernel_.makes.end(), [&](const auto& made) {
-           const std::vector<Slot>& slots = storage_.targets(made.first);
-           return std::all_of(slots.begin(), slots.end(), [&](const Slot& slot) {
-             return (shape_.aligned && made.second != Role::element) ||
-                    writer_.fits_vector(made.second == Role::element ? placed_.position : row_, slot.dtype);
-           });
-         });
+  return loads && stores_whole_vectors();
+}
+
+bool RowsEmitter::stores_whole_vectors() const {
+  return std::all_of(kernel_.makes.begin(), kernel_.makes.end(), [&](const auto& made) {
+    const std::vector<Slot>& slots = storage_.targets(made.first);
+    return std::all_of(slots.begin(), slots.end(), [&](const Slot& slot) {
+      return (shape_.aligned && made.second != Role::element) ||
+             writer_.fits_vector(made.second == Role::element ? placed_.position : row_, slot.dtype);
+    });
+  });
 }
 
 bool RowsEmitter::makes_elements() const {
@@ -346,7 +350,7 @@ BaselineKernel emit_rows(const BaselineProgram& program, const Kernel& kernel) {
     if (wider.vector > shape.vector) {
       const RowsEmitter emitter(program, kernel, trace, wider, false);
       if (wider.aligned ? emitter.pays_aligned(RowsEmitter(program, kernel, trace, shape, false))
-                        : emitter.moves_whole_vectors())
+                        : emitter.stores_whole_vectors())
         shape = wider;
     }
   }

@@ -280,8 +280,7 @@ Extents::Var Extents::choose(const std::vector<Var>& members) const {
   auto range = [&](Var var) { return role(var) == Role::whole ? bounds(var).most - bounds(var).least : 0; };
   Var best = -1;
   for (Var var : members)
-    if (!known(var) &&
-        (best < 0 || std::pair(role(var), range(var)) < std::pair(role(best), range(best))))
+    if (!known(var) && (best < 0 || std::pair(role(var), range(var)) < std::pair(role(best), range(best))))
       best = var;
   for (const Constraint* constraint : active_)
     if (constraint->leaves_rest() && !known(constraint->left[0]) &&

@@ -39,6 +39,7 @@ constexpr std::chrono::milliseconds kBaselineLimit{300};  // for the proof of a 
 constexpr double kSpillCost = 1.5;                        // what a suspect is expected to lose
 constexpr double kRegisterBytes = 255 * 4;                // of a thread, at most
 constexpr size_t kMostRankings = 4;                       // behind the first
+constexpr size_t kExact = 6;  // programs without split operands, of those that are listed
 constexpr const char* kCrowded = "registers are not enough for it";
 constexpr const char* kUnfit = "one of its kernels did not fit in another program";
 constexpr const char* kSpillsBesideWgmma =
@@ -145,8 +146,8 @@ class OptimizeRun {
   void try_all() {
     std::optional<Compiled> spilling;
     std::deque<size_t> suspects;
-    // Either may rank anew what was not looked at.
-    while (!suspects.empty() || looked_at_ < ranked_.size()) {
+    // Each may rank anew what was not looked at.
+    while (!suspects.empty() || looked_at_ < ranked_.size() || rank_rest()) {
       if (over()) break;
       if (!suspects.empty() && (looked_at_ == ranked_.size() ||
                                 ranked_[suspects.front()].us * kSpillCost < ranked_[looked_at_].us)) {
@@ -214,7 +215,7 @@ class OptimizeRun {
 
   std::vector<Implementation> ranking(const RefuseKernel& refuse) {
     if (!ranking_) ranking_.emplace(graph_, search_.candidates, target_, enumerator_options());
-    return ranking_->rank(options_.search.constraints, options_.schedules, refuse);
+    return ranking_->rank(options_.search.constraints, options_.schedules, refuse, tapered_);
   }
 
   RefuseKernel does_not_fit() const {
@@ -227,6 +228,19 @@ class OptimizeRun {
   // it is in nearly all. What was not tried yet is ranked anew without it.
   void rank_without_unfit() {
     ++rankings_;
+    rank_again();
+  }
+
+  // Where nothing was right and fitted, and there is time: all schedules of those that are far behind, too. Whether some
+  // were not there.
+  bool rank_rest() {
+    if (!tapered_ || !kept_.empty() || over()) return false;
+    tapered_ = false;
+    rank_again();
+    return looked_at_ < ranked_.size();
+  }
+
+  void rank_again() {
     ranked_.resize(looked_at_);
     std::set<std::pair<size_t, std::string>> known;
     for (const Implementation& each : ranked_) known.emplace(each.candidate, print_schedule(each.schedule));
@@ -380,31 +394,18 @@ class OptimizeRun {
     tell_progress();
   }
 
-  // Ranks, but the best schedule of every candidate comes before the others of any: the model may be wrong
-  // about one of them.
-  std::vector<size_t> best_of_each_first() const {
-    std::vector<size_t> first, rest;
-    std::set<size_t> seen;
-    for (size_t rank = 0; rank < ranked_.size(); ++rank)
-      (seen.insert(ranked_[rank].candidate).second ? first : rest).push_back(rank);
-    first.insert(first.end(), rest.begin(), rest.end());
-    return first;
-  }
-
   // The ranked ones in turn with programs that vary all kernels of the best candidate, as far as there are some.
   void list_programs() {
     out_.programs.push_back({"", "", in_ns(baseline_us_), ""});
     for (auto& [rank, kept] : kept_) out_.programs.push_back(std::move(kept));
     if (ranked_.empty()) return;
-    const std::vector<Implementation> varied =
-        ranking_->vary_all(taken_.value_or(ranked_[0].candidate), options_.search.constraints,
-                           options_.list / 2, does_not_fit());
     std::vector<Implementation> ranked;
-    for (size_t rank : best_of_each_first())
+    for (size_t rank : best_of_each_first(ranked_))
       if (!refused_[rank] && !kept_.contains(rank)) ranked.push_back(ranked_[rank]);
     const size_t left = options_.list - std::min(options_.list, kept_.size());
-    const auto listed =
-        texts_of(graph_, search_.candidates, in_turn(varied, ranked), target_, left, sources_);
+    const auto listed = ProgramList(graph_, search_.candidates, *ranking_, options_.search.constraints,
+                                    does_not_fit(), target_, sources_)
+                            .of(ranked, taken_.value_or(ranked_[0].candidate), left, options_.list / 2);
     out_.programs.insert(out_.programs.end(), listed.begin(), listed.end());
   }
 
@@ -442,7 +443,7 @@ class OptimizeRun {
   }
 
   std::string why_nothing() const {
-    if (report().cancelled) return "the search was cancelled";
+    if (search_.report.cancelled) return "the search was cancelled";
     if (!kept_.empty()) {
       const double us = static_cast<double>(kept_.begin()->second.modelled_ns) / 1000;
       return std::string(us < baseline_us_ ? "not surely faster" : "slower") +
@@ -451,14 +452,12 @@ class OptimizeRun {
     if (!fates_.empty())
       return "none of " + std::to_string(fates_.size()) +
              " candidates became a program; the first: " + fates_[0];
-    for (const PieceReport& piece : report().pieces)
+    for (const PieceReport& piece : search_.report.pieces)
       if (!piece.outside.empty()) return "nothing to search: " + piece.name + ": " + piece.outside;
-    if (report().timed_out) return "the search found nothing in its time";
+    if (search_.report.timed_out) return "the search found nothing in its time";
     return options_.search.constraints.empty() ? "the search found nothing"
                                                : "the search found nothing within the constraints";
   }
-
-  const SearchReport& report() const { return search_.report; }
 
   const Graph& graph_;
   const Target& target_;
@@ -469,6 +468,7 @@ class OptimizeRun {
   std::optional<Ranking> ranking_;  // of its candidates
   double baseline_us_ = 0;  // by the model
   std::vector<Implementation> ranked_;
+  bool tapered_ = true;                     // as Ranking::rank has it
   std::vector<bool> refused_;               // by rank
   size_t looked_at_ = 0, rankings_ = 0;     // ranks, by try_all; how often what was left was ranked anew
   std::set<Hash128> sources_;               // of programs that were emitted

@@ -34,8 +34,6 @@ Tensors written_by(const MuKernel& kernel) {
   return written;
 }
 
-bool is_iota(const MuKernel& kernel) { return !kernel.custom && kernel.code == OpCode::iota; }
-
 class Partition {
  public:
   Partition(const Graph& graph, const MuGraph& mugraph) : graph_(graph), mugraph_(mugraph) {
@@ -117,8 +115,29 @@ class Partition {
     return false;
   }
 
+  // The kernels in front of `wanted` tensors that are made of nothing but positions and numbers.
+  std::vector<size_t> without_inputs(Tensors wanted) const {
+    Tensors made;
+    for (const MuKernel& kernel : mugraph_.kernels) {
+      const Tensors read = read_by(kernel);
+      if (std::all_of(read.begin(), read.end(),
+                      [&](int32_t id) { return made.count(id) || tensor(id).type.literal; }))
+        made.merge(written_by(kernel));
+    }
+    std::vector<size_t> kernels;
+    for (size_t k = mugraph_.kernels.size(); k-- > 0;) {
+      const Tensors written = written_by(mugraph_.kernels[k]);
+      if (std::none_of(written.begin(), written.end(),
+                       [&](int32_t id) { return made.count(id) && wanted.count(id); }))
+        continue;
+      wanted.merge(read_by(mugraph_.kernels[k]));
+      kernels.push_back(k);
+    }
+    return kernels;
+  }
+
   Result<Part> part_of(const std::vector<size_t>& kernels) const {
-    Tensors read, written, counted;
+    Tensors read, written, made;
     Part part;
     part.mugraph = mugraph_;
     part.mugraph.kernels.clear();
@@ -126,18 +145,17 @@ class Partition {
       read.merge(read_by(mugraph_.kernels[k]));
       written.merge(written_by(mugraph_.kernels[k]));
     }
-    // Positions are no inputs: the muGraph may count the same ones in another shape.
-    for (const MuKernel& kernel : mugraph_.kernels)
-      if (is_iota(kernel) && read.count(kernel.result) && !written.count(kernel.result)) {
-        part.mugraph.kernels.push_back(kernel);
-        counted.insert(kernel.result);
-      }
-    for (size_t k : kernels) part.mugraph.kernels.push_back(mugraph_.kernels[k]);
+    // What is made of positions is no input: the muGraph may have it where the graph makes the same of others.
+    std::set<size_t> all(kernels.begin(), kernels.end());
+    for (size_t k : without_inputs(read))
+      if (all.insert(k).second) made.merge(written_by(mugraph_.kernels[k]));
+    for (size_t k : all) part.mugraph.kernels.push_back(mugraph_.kernels[k]);
     for (MuKernel& kernel : part.mugraph.kernels) name_extents_within(kernel, read, written);
     part.mugraph.inputs.clear();
     part.mugraph.outputs.clear();
     for (int32_t id : read)
-      if (!written.count(id) && !counted.count(id) && !tensor(id).type.literal) part.mugraph.inputs.push_back(id);
+      if (!written.count(id) && !made.count(id) && !tensor(id).type.literal)
+        part.mugraph.inputs.push_back(id);
     for (int32_t id : written)
       if (is_needed_outside(id, kernels)) part.mugraph.outputs.push_back(id);
     Result<Graph> graph = graph_between(part.mugraph.inputs, part.mugraph.outputs);

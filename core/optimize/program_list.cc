@@ -1,13 +1,17 @@
 #include "core/optimize/program_list.h"
 
 #include <algorithm>
-#include <map>
 
 #include "core/codegen/mugraph_emitter.h"
 #include "core/mugraph/text.h"
 
 namespace quern {
 
+namespace {
+
+constexpr size_t kExact = 6;  // programs without split operands, at most
+
+// One of each after the other, until one list has no more.
 std::vector<Implementation> in_turn(const std::vector<Implementation>& a,
                                     const std::vector<Implementation>& b) {
   std::vector<Implementation> out;
@@ -17,21 +21,39 @@ std::vector<Implementation> in_turn(const std::vector<Implementation>& a,
   return out;
 }
 
-std::vector<Program> texts_of(const Graph& graph, const std::vector<Candidate>& candidates,
-                              const std::vector<Implementation>& programs, const Target& target, size_t most,
-                              std::set<Hash128>& sources) {
-  std::map<size_t, std::string> mugraphs;
-  std::vector<Program> out;
+}  // namespace
+
+void ProgramList::add(const std::vector<Implementation>& programs, size_t most) {
   for (const Implementation& program : programs) {
-    if (out.size() == most) break;
-    const MuGraph& mugraph = candidates[program.candidate].mugraph;
-    const auto emitted = emit_mugraph(graph, mugraph, program.schedule, target);
-    if (!emitted || !sources.insert(hash128(emitted->source)).second) continue;
-    std::string& text = mugraphs[program.candidate];
+    if (listed_.size() >= most) break;
+    const MuGraph& mugraph = candidates_[program.candidate].mugraph;
+    const auto emitted = emit_mugraph(graph_, mugraph, program.schedule, target_);
+    if (!emitted || !sources_.insert(hash128(emitted->source)).second) continue;
+    std::string& text = mugraphs_[program.candidate];
     if (text.empty()) text = print_mugraph(mugraph);
-    out.push_back({text, print_schedule(program.schedule), static_cast<uint64_t>(1000 * program.us), ""});
+    listed_.push_back({text, print_schedule(program.schedule), static_cast<uint64_t>(1000 * program.us), ""});
   }
-  return out;
+}
+
+std::vector<Implementation> ProgramList::without_splits(const Implementation& first) {
+  const std::vector<KernelSchedule>& kernels = first.schedule.kernels;
+  if (std::none_of(kernels.begin(), kernels.end(), [](const KernelSchedule& each) { return each.tf32x3; }))
+    return {};
+  return ranking_.rank(
+      constraints_, 1,
+      [&](const KernelSchedule& schedule, bool joined, const std::function<MuKernel()>& applied) {
+        return schedule.tf32x3 || refuse_(schedule, joined, applied);
+      });
+}
+
+std::vector<Program> ProgramList::of(const std::vector<Implementation>& ranked, size_t candidate, size_t most,
+                                     size_t varied) {
+  if (ranked.empty()) return {};
+  const std::vector<Implementation> exact = without_splits(ranked[0]);
+  add(in_turn(ranking_.vary_all(candidate, constraints_, varied, refuse_), ranked),
+      most - std::min({most, exact.size(), kExact}));
+  add(exact, most);
+  return std::move(listed_);
 }
 
 }  // namespace quern

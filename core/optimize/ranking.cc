@@ -23,6 +23,8 @@ namespace {
 
 // Of an implementation that resembles others: it counts as so much slower for each of these in front of it.
 constexpr double kResemblance = 0.03;
+// Schedules of a candidate, however far behind it is.
+constexpr size_t kFewest = 8;
 // Schedules that are looked at for each that is taken.
 constexpr size_t kMostSeen = 16;
 // And where all kernels are varied at once; what is so much slower than the best of its kernels is none that measuring might
@@ -262,7 +264,7 @@ Ranking::Ranking(const Graph& graph, const std::vector<Candidate>& candidates, c
 }
 
 std::vector<Implementation> Ranking::rank(const Constraints& constraints, size_t most,
-                                          const RefuseKernel& refuse) {
+                                          const RefuseKernel& refuse, bool tapered) {
   std::vector<Ranked> ranked;
   std::set<std::string> programs;
   for (size_t i = 0; i < candidates_.size(); ++i) {
@@ -271,6 +273,7 @@ std::vector<Implementation> Ranking::rank(const Constraints& constraints, size_t
     const MuGraph& mugraph = candidates_[i].mugraph;
     const std::optional<ProgramModel>& model = models_[i];
     if (!model) continue;
+    const size_t own_most = tapered ? std::min(most, std::max(kFewest, most / (i + 1))) : most;
     auto modelled = [&](const Schedule& schedule) {
       const auto us = model->us(schedule);
       check(us.ok(), "a schedule of the enumeration does not fit its muGraph");
@@ -286,8 +289,8 @@ std::vector<Implementation> Ranking::rank(const Constraints& constraints, size_t
       ranked.push_back({rank_us, {i, std::move(schedule), us}, resembles});
       return true;
     };
-    for (const Schedule& schedule : schedules_.enumerate(mugraph, kMostSeen * most, refuse)) {
-      if (taken == most) break;
+    for (const Schedule& schedule : schedules_.enumerate(mugraph, kMostSeen * own_most, refuse)) {
+      if (taken == own_most) break;
       const auto applied = apply_schedule(mugraph, schedule);
       check(applied.ok(), "a schedule of the enumeration does not fit its muGraph");
       const double us = model->us(*applied, schedule);
@@ -345,6 +348,15 @@ std::vector<Implementation> Ranking::vary_all(size_t candidate, const Constraint
       out.push_back({candidate, std::move(schedule), us});
   }
   return out;
+}
+
+std::vector<size_t> best_of_each_first(const std::vector<Implementation>& ranked) {
+  std::vector<size_t> first, rest;
+  std::set<size_t> seen;
+  for (size_t rank = 0; rank < ranked.size(); ++rank)
+    (seen.insert(ranked[rank].candidate).second ? first : rest).push_back(rank);
+  first.insert(first.end(), rest.begin(), rest.end());
+  return first;
 }
 
 std::vector<Implementation> rank_implementations(const Graph& graph, const std::vector<Candidate>& candidates,

@@ -22,9 +22,9 @@ class Ranking {
  public:
   Ranking(const Graph& graph, const std::vector<Candidate>& candidates, const Target& target,
           const EnumeratorOptions& options = {});
-  // As rank_implementations().
+  // As rank_implementations(). `tapered`: of the n-th candidate at most `most` / n, as what is far behind is hardly ever tried.
   std::vector<Implementation> rank(const Constraints& constraints, size_t most,
-                                   const RefuseKernel& refuse = {});
+                                   const RefuseKernel& refuse = {}, bool tapered = false);
   // For timing kernel by kernel: programs of one candidate of which the first has the second best schedule of every kernel, the next
   // the third best, and so on; what resembles others comes later. None where there is one kernel.
   std::vector<Implementation> vary_all(size_t candidate, const Constraints& constraints, size_t most,
@@ -35,6 +35,10 @@ class Ranking {
   ScheduleEnumerator schedules_;
   std::vector<std::optional<ProgramModel>> models_;  // none: it cannot be emitted
 };
+
+// Positions in the list, but the best schedule of every candidate comes before the others of any: the model may be wrong about one
+// of them.
+std::vector<size_t> best_of_each_first(const std::vector<Implementation>& ranked);
 
 // Different programs, best first by the model; of those that are nearly the same, the later ones give way to
 // what is a little slower, and behind persistent blocks comes the same with a block for each tile. At most

@@ -13,22 +13,53 @@ constexpr size_t kMostKernels = 256;  // known at a time
 // Schedules of some kernels that follow each other, best first.
 using Place = std::vector<std::vector<KernelSchedule>>;
 
-// Without the schedules of these kernels one of which is refused.
-void drop_refused(const std::vector<KernelChoices>& kernels, const RefuseKernel& refuse, Place& place) {
-  std::erase_if(place, [&](const std::vector<KernelSchedule>& schedules) {
-    const Schedule own{schedules};
-    for (size_t k = 0; k < kernels.size(); ++k) {
-      auto applied = [&] {
-        KernelSchedule alone = schedules[k];
-        alone.pdl = alone.joined = false;
-        const auto cut = apply_schedule(kernels[k].alone, {{alone}});
-        check(cut.ok(), "a schedule of the enumeration does not fit its kernel");
-        return cut->kernels[0];
-      };
-      if (refuse(schedules[k], is_joined(own, k), applied)) return true;
+// Of a kernel.
+bool is_refused(const MuGraph& alone, const KernelSchedule& schedule, bool joined,
+                const RefuseKernel& refuse) {
+  auto applied = [&] {
+    KernelSchedule own = schedule;
+    own.pdl = own.joined = false;
+    const auto cut = apply_schedule(alone, {{own}});
+    check(cut.ok(), "a schedule of the enumeration does not fit its kernel");
+    return cut->kernels[0];
+  };
+  return refuse && refuse(schedule, joined, applied);
+}
+
+// Ways to share launches none of whose kernels is refused.
+void add_joined(const std::vector<KernelChoices>& kernels, const std::vector<JoinedWay>& ways,
+                const RefuseKernel& refuse, Place& place) {
+  for (const JoinedWay& way : ways) {
+    bool refused = false;
+    for (size_t k = 0; k < kernels.size() && !refused; ++k)
+      refused = is_refused(kernels[k].alone, way.schedules[k], is_joined({way.schedules}, k), refuse);
+    if (!refused) place.push_back(way.schedules);
+  }
+}
+
+// Kernel by kernel, without what is refused: the others are at their best meanwhile. Up to `most` in all.
+void add_separate(const std::vector<KernelChoices>& kernels, const RefuseKernel& refuse, size_t most,
+                  Place& place) {
+  auto next = [&](const KernelChoices& kernel, size_t i) {
+    while (i < kernel.schedules.size() && is_refused(kernel.alone, kernel.schedules[i], false, refuse)) ++i;
+    return i;
+  };
+  std::vector<KernelSchedule> best;
+  std::vector<size_t> first;
+  for (const KernelChoices& kernel : kernels) {
+    first.push_back(next(kernel, 0));
+    if (first.back() == kernel.schedules.size()) return;
+    best.push_back(kernel.schedules[first.back()]);
+  }
+  if (place.empty()) place.push_back(best);
+  for (size_t varied = 0; varied < kernels.size(); ++varied) {
+    const KernelChoices& kernel = kernels[varied];
+    for (size_t i = next(kernel, first[varied] + 1); i < kernel.schedules.size() && place.size() < most;
+         i = next(kernel, i + 1)) {
+      place.push_back(best);
+      place.back()[varied] = kernel.schedules[i];
     }
-    return false;
-  });
+  }
 }
 
 }  // namespace
@@ -71,25 +102,17 @@ std::vector<Schedule> ScheduleEnumerator::enumerate(const MuGraph& mugraph, size
   std::vector<Place> places;
   for (const auto& [k, end] : independent_neighbours(mugraph)) {
     Place& place = places.emplace_back();
-    const size_t count = end - k;
     std::vector<KernelNumber> numbers;
     for (size_t other = k; other < end && mugraph.kernels[other].custom; ++other) {
       numbers.push_back(number_of(mugraph, own.kernels[other], other));
       if (kernels_[numbers.back()].schedules.empty()) return {};
     }
     const std::vector<KernelChoices> choices = choices_of(numbers);
-    auto is_full = [&] { return !refuse && place.size() >= most; };
-    if (numbers.empty()) place.push_back({own.kernels[k]});
-    if (count > 1)
-      for (const JoinedWay& way : ways_of(numbers)) place.push_back(way.schedules);
-    // Kernel by kernel: the others are at their best meanwhile.
-    for (size_t varied = 0; varied < numbers.size(); ++varied)
-      for (size_t i = count > 1 ? 1 : 0; i < choices[varied].schedules.size() && !is_full(); ++i) {
-        place.push_back({});
-        for (size_t other = 0; other < count; ++other)
-          place.back().push_back(choices[other].schedules[other == varied ? i : 0]);
-      }
-    if (refuse) drop_refused(choices, refuse, place);
+    if (numbers.size() > 1) add_joined(choices, ways_of(numbers), refuse, place);
+    if (numbers.empty())
+      place.push_back({own.kernels[k]});
+    else
+      add_separate(choices, refuse, most, place);
     if (place.empty()) return {};
   }
   size_t longest = 1;

@@ -49,7 +49,9 @@ class Joiner {
         check(cut.ok(), "a schedule of the enumeration does not fit its kernel");
         works.push_back(block_work(*cut, cut->kernels[0], schedule, target));
       }
-      alone_.push_back(modelled_block(works[0], choices[0], target).us);
+      std::vector<double>& times = alone_.emplace_back();
+      for (size_t c = 0; c < choices.size(); ++c)
+        times.push_back(modelled_block(works[c], choices[c], target).us);
     }
   }
 
@@ -86,7 +88,7 @@ class Joiner {
     way.schedules.insert(way.schedules.end(), launch.schedules.begin(), launch.schedules.end());
     return way;
   }
-  JoinedWay single(size_t k) const { return {alone_[k], {choices_[k][0]}}; }
+  JoinedWay single(size_t k) const { return {alone_[k][0], {choices_[k][0]}}; }
 
   // Of kernels [first, first + picks.size()), by these of their choices.
   JoinedWay launch(size_t first, const std::vector<size_t>& picks) const {
@@ -138,16 +140,20 @@ class Joiner {
   }
 
   // One launch of all: for each choice of the kernel that takes longest the others at their best alone, or
-  // with blocks that bring about as much, and what improves on that.
+  // with blocks that bring about as much, and what improves on that. What takes longer alone than all of them one after the
+  // other is none of these choices.
   std::vector<JoinedWay> launches(size_t first, size_t end) const {
     std::vector<JoinedWay> ways;
     for (size_t k = first; k < end; ++k)
       if (works_[k][0].cluster > 1) return ways;
-    const auto from = alone_.begin();
-    const size_t main = static_cast<size_t>(
-        std::max_element(from + static_cast<std::ptrdiff_t>(first), from + static_cast<std::ptrdiff_t>(end)) -
-        from);
+    size_t main = first;
+    double separate = 0;
+    for (size_t k = first; k < end; ++k) {
+      separate += alone_[k][0];
+      if (alone_[k][0] > alone_[main][0]) main = k;
+    }
     for (size_t c = 0; c < works_[main].size(); ++c) {
+      if (alone_[main][c] > separate) continue;
       const double bytes = block_bytes(works_[main][c]);
       auto nearer = [&](const BlockWork& a, const BlockWork& b) {
         return std::fabs(block_bytes(a) - bytes) < std::fabs(block_bytes(b) - bytes);
@@ -175,7 +181,7 @@ class Joiner {
   const Target& target_;
   std::vector<std::vector<KernelSchedule>> choices_;
   std::vector<std::vector<BlockWork>> works_;  // by kernel and choice
-  std::vector<double> alone_;
+  std::vector<std::vector<double>> alone_;     // us of these
   std::vector<JoinedWay> wholes_;
 };
 

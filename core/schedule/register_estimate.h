@@ -14,7 +14,7 @@ struct RegisterNeeds {
   double held = 0, made = 0;  // operands that stay through the loop, and that are made where there is none
   double loaded = 0;          // words of an iteration that come straight from global memory
   double once_loaded = 0;     // and outside of the loop
-  double parted = 0;          // of both, from tensors that lie in pieces: loaded behind branches, before any is used
+  double parted = 0;  // of both, from tensors that lie in pieces: loaded behind branches, before any is used
   double before_loop = 0;     // of these, where there is a loop, which may be more than that needs
   double once_fragments = 0;  // of these, operands of products
   double block_sums = 0, block_middle = 0;  // elements of the block: over the loop, in an iteration

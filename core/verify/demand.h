@@ -22,6 +22,10 @@ namespace noise {
 // Of the noise of the unfused program.
 constexpr double kDeviations = 4;
 
+// Noise that is so many times a value leaves no program any of its digits. What they make then spreads wider than the estimate of
+// the noise, which is linear.
+constexpr double kLost = 0x1p30, kSpread = 4;
+
 // What one rounding of a result moves it by at most, relative and absolute. What is subnormal in f32 may be
 // flushed to zero.
 inline double output_rounding(DType dtype, double value) {
@@ -36,7 +40,8 @@ inline double own_bound(DType dtype, const Noisy& value) {
   const double noise = value.noise(), variance = noise >= rounding ? noise - rounding : noise;
   const double one_run = std::fabs(value.unfused - value.exact);
   const double error = std::max(std::isfinite(one_run) ? one_run : 0, kDeviations * std::sqrt(variance));
-  return 2 * (error + output_rounding(dtype, value.exact));
+  const bool lost = value.exact != 0 && error > kLost * std::fabs(value.exact);
+  return 2 * ((lost ? kSpread * error : error) + output_rounding(dtype, value.exact));
 }
 
 // `special`: an input or a written number is not finite.

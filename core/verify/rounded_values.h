@@ -80,7 +80,7 @@ class RoundedValues : public FieldDomain {
   std::array<std::unordered_set<uint64_t>, kSets> values_;
   std::unordered_map<const Node*, size_t> softmaxes_;
   struct Seen {
-    Known all;             // whether all elements are in these sets
+    Known all;              // whether all elements are in these sets
     bool are_zeros = true;  // which say nothing: f32 and 16-bit values may both be 0
   };
   std::unordered_map<const BlockOp*, Seen> seen_;

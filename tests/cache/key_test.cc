@@ -54,7 +54,7 @@ void prints_readably(void**) {
   const auto text = print_key_material(plan_key("in x: f16[4]\nout x\n", "sm_90a", 1, "a\\b\x01").bytes());
   assert_ok(text);
   assert_text_equal(*text,
-                    "epoch, 8 bytes:\n  quern-34\n"
+                    "epoch, 8 bytes:\n  quern-35\n"
                     "target, 6 bytes:\n  sm_90a\n"
                     "policy, 10 bytes:\n  0x00000001\n"
                     "toolchain, 4 bytes:\n  a\\x5cb\\x01\n"

@@ -154,6 +154,10 @@ std::vector<EmulatedCase> movement_cases() {
        "in x: f16[3, 10923]\nin y: f16[3, 10923]\na = exp(x)\nb = gelu(y)\nc = tanh(a)\nd = gelu(c)\ne = "
        "gelu(d)\n"
        "f = add(e, b)\nout f\n"},
+      {"the last vector is shorter, and its elements lie apart",
+       "in l: i32[311]\nin x: f32[257, 261]\nin y: f16[1027, 131]\nin b: f16[131]\nr = reshape(l, "
+       "shape=[311, 1])\n"
+       "e = eq(r, l)\nt = transpose(x)\nu = exp(t)\nz = add(y, b)\nv = gelu(z)\nout e, u, v\n"},
       {"whole vectors of a concat",
        "in x: f16[2048, 64]\nin c: f16[2048, 64]\nin s: f16[2048, 64]\na = slice(x, start=[0, 0], "
        "stop=[2048, 32])\n"

@@ -242,18 +242,12 @@ void systems_of_extents(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(hand_written_files_become_small),
-      cmocka_unit_test(ragged_edges_stay_ragged),
-      cmocka_unit_test(counts_follow_their_extents),
-      cmocka_unit_test(halves_and_reshapes_follow),
-      cmocka_unit_test(what_positions_count_is_the_same),
-      cmocka_unit_test(what_no_choice_fits_stays),
-      cmocka_unit_test(tiles_stay_with_what_stays),
-      cmocka_unit_test(whole_steps_become_few),
-      cmocka_unit_test(uneven_parts_of_what_is_even),
-      cmocka_unit_test(small_tiles_of_what_is_packed),
-      cmocka_unit_test(last_tiles_that_are_short),
-      cmocka_unit_test(systems_of_extents),
+      cmocka_unit_test(hand_written_files_become_small),  cmocka_unit_test(ragged_edges_stay_ragged),
+      cmocka_unit_test(counts_follow_their_extents),      cmocka_unit_test(halves_and_reshapes_follow),
+      cmocka_unit_test(what_positions_count_is_the_same), cmocka_unit_test(what_no_choice_fits_stays),
+      cmocka_unit_test(tiles_stay_with_what_stays),       cmocka_unit_test(whole_steps_become_few),
+      cmocka_unit_test(uneven_parts_of_what_is_even),     cmocka_unit_test(small_tiles_of_what_is_packed),
+      cmocka_unit_test(last_tiles_that_are_short),        cmocka_unit_test(systems_of_extents),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -275,6 +275,48 @@ out y
   for (const Certificate& part : *verdicts) assert_int_equal(part.verdict, Verdict::accepted);
 }
 
+// The muGraph has the positions of one operator of the graph, a part of it makes what the graph makes of another's.
+void positions_are_no_inputs_of_parts(void**) {
+  const Graph graph = *parse_graph(R"(graph g
+in x: f32[16, 8]
+i = iota(shape=[16], axis=0)
+f = cast(i, dtype=f32)
+r = reshape(f, shape=[16, 1])
+j = iota(shape=[16, 1], axis=0)
+h = cast(j, dtype=f32)
+a = exp(x)
+b = mul(a, r)
+c = mul(b, h)
+out c
+)");
+  const std::string text = R"(mugraph g
+in x: f32[16, 8]
+tensor j: i32[16, 1]
+tensor h: f32[16, 1]
+tensor a: f32[16, 8]
+tensor b: f32[16, 8]
+tensor c: f32[16, 8]
+j = iota(shape=[16, 1], axis=0)
+h = cast(j, dtype=f32)
+a = exp(x)
+b = mul(a, h)
+c = mul(b, h)
+out c
+)";
+  const auto verdict_of_b = [&](const std::string& mugraph_text) {
+    const auto mugraph = parse_mugraph(mugraph_text);
+    assert_ok(mugraph);
+    const auto verdicts = verify_parts(graph, *mugraph, 1);
+    assert_ok(verdicts);
+    assert_int_equal(verdicts->size(), 5);  // by kernels
+    return (*verdicts)[3].verdict;
+  };
+  assert_int_equal(verdict_of_b(text), Verdict::accepted);
+  std::string wrong = text;
+  replace(wrong, "b = mul(a, h)", "b = sub(a, h)");
+  assert_int_equal(verdict_of_b(wrong), Verdict::rejected);
+}
+
 void a_wrong_part_is_found(void**) {
   const Graph graph = *parse_graph(R"(graph g
 in x: f16[8, 8]
@@ -324,6 +366,7 @@ int main() {
                               cmocka_unit_test(baselines_have_certificates_too),
                               cmocka_unit_test(what_is_undecided_is_verified_in_parts),
                               cmocka_unit_test(extents_are_those_of_the_part),
+                              cmocka_unit_test(positions_are_no_inputs_of_parts),
                               cmocka_unit_test(a_wrong_part_is_found)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

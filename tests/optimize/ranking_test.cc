@@ -183,11 +183,99 @@ out z
   assert_true(Ranking(*product_graph, candidates, target).vary_all(0, {}, 12).empty());
 }
 
+// Two products that may share a launch: where the best of both are refused, and what they share, others are there.
+void neighbours_have_others_where_the_best_are_refused(void**) {
+  const auto graph = parse_graph(R"(graph pair
+in x: bf16[16, 1024]
+in w: bf16[1024, 2048]
+in v: bf16[1024, 512]
+y = matmul(x, w)
+z = matmul(x, v)
+out y
+out z
+)");
+  assert_ok(graph);
+  const auto mugraph = parse_mugraph(R"(mugraph pair
+in x: bf16[16, 1024]
+in w: bf16[1024, 2048]
+in v: bf16[1024, 512]
+tensor y: bf16[16, 2048]
+tensor z: bf16[16, 512]
+kernel grid=[32] loop=8 threads=128 {
+  x0 = load(x, loop=1)
+  w0 = load(w, x=1, loop=0)
+  p = matmul(x0, w0)
+  a = accumulate_sum(p)
+  store(a, y, x=1)
+}
+kernel grid=[8] loop=8 threads=128 {
+  x0 = load(x, loop=1)
+  v0 = load(v, x=1, loop=0)
+  p = matmul(x0, v0)
+  a = accumulate_sum(p)
+  store(a, z, x=1)
+}
+out y
+out z
+)");
+  assert_ok(mugraph);
+  std::vector<Candidate> candidates(1);
+  candidates[0].mugraph = *mugraph;
+  Ranking ranking(*graph, candidates, **find_target("sm_90a"));
+  std::vector<Implementation> all = ranking.rank({}, 64);
+  std::set<std::string> refused;
+  for (size_t i = 0; i < 12; ++i)
+    for (KernelSchedule kernel : all[i].schedule.kernels) {
+      kernel.joined = kernel.pdl = false;
+      refused.insert(print_schedule({{kernel}}));
+    }
+  const auto refuse = [&](KernelSchedule kernel, bool, const std::function<MuKernel()>&) {
+    kernel.joined = kernel.pdl = false;
+    return refused.count(print_schedule({{kernel}})) > 0;
+  };
+  const std::vector<Implementation> others = ranking.rank({}, 64, refuse);
+  assert_true(others.size() > 12);
+  assert_true(others[0].us >= all[0].us);
+  for (const Implementation& each : others)
+    for (size_t k = 0; k < 2; ++k) {
+      const KernelSchedule& kernel = each.schedule.kernels[k];
+      assert_false(refuse(kernel, kernel.joined, {}));
+    }
+}
+
+// What is tried is near the front: candidates behind have fewer schedules.
+void candidates_behind_have_fewer_schedules(void**) {
+  auto sized = [](const char* text, const char* columns) {
+    return with(with(text, "INNER", "1024"), "COLUMNS", columns);
+  };
+  const auto graph = parse_graph(sized(kGraph, "4096"));
+  assert_ok(graph);
+  const auto first = parse_mugraph(sized(kProduct, "4096")),
+             second = parse_mugraph(with(sized(kProduct, "4096"), "y = matmul(x0, w0)",
+                                         "n = neg(x0)\n  m = neg(w0)\n  y = matmul(n, m)"));
+  assert_ok(first);
+  assert_ok(second);
+  std::vector<Candidate> candidates(2);
+  candidates[0].mugraph = *first;
+  candidates[1].mugraph = *second;
+  Ranking ranking(*graph, candidates, **find_target("sm_90a"));
+  const auto counts = [&](bool tapered) {
+    std::array<int, 2> count{};
+    for (const Implementation& each : ranking.rank({}, 40, {}, tapered)) ++count[each.candidate];
+    return count;
+  };
+  const auto all = counts(false), tapered = counts(true);
+  assert_int_equal(tapered[0], all[0]);
+  assert_true(tapered[1] > 0 && tapered[1] < 0.75 * all[1]);
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(pairs_of_blocks_are_tried_where_rows_straddle_lines),
                               cmocka_unit_test(blocks_that_make_operands_are_no_pairs),
-                              cmocka_unit_test(all_kernels_are_varied_at_once)};
+                              cmocka_unit_test(all_kernels_are_varied_at_once),
+                              cmocka_unit_test(neighbours_have_others_where_the_best_are_refused),
+                              cmocka_unit_test(candidates_behind_have_fewer_schedules)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

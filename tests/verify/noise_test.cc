@@ -3,6 +3,8 @@
 
 #include "core/base/random.h"
 #include "core/graph/text.h"
+#include "core/verify/demand.h"
+#include "core/verify/noisy_steps.h"
 #include "core/verify/real_domains.h"
 #include "core/verify/reference.h"
 #include "tests/mugraph/texts.h"
@@ -114,6 +116,18 @@ static void the_lowest_number_stays_in_range(void**) {
   }
 }
 
+// Where a sum of large numbers cancels, no digit of what is left is right: bounds are wider, which near others they are not.
+static void noise_that_leaves_no_digit_spreads_wider(void**) {
+  const auto bound_of = [](double exact, double unfused) {
+    Noisy value = noise::known(exact);
+    value.unfused = unfused;
+    return noise::own_bound(DType::f32, value) / std::fabs(unfused - exact);
+  };
+  assert_float_equal(bound_of(0.5, 0.5 + 0x1p40), 8, 1e-6);
+  assert_float_equal(bound_of(0.5, 0.5 + 0x1p20), 2, 1e-6);
+  assert_float_equal(bound_of(0, 0x1p40), 2, 1e-6);
+}
+
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(the_lowest_number_stays_in_range),
@@ -121,6 +135,7 @@ int main() {
       cmocka_unit_test(functions_of_noise_know_little),
       cmocka_unit_test(sums_overflow_together),
       cmocka_unit_test(squares_of_common_noise),
+      cmocka_unit_test(noise_that_leaves_no_digit_spreads_wider),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -113,6 +113,51 @@ out z
   assert_text_equal(values.product("p"), "f16");
 }
 
+// Integers of a field are hardly ever equal: masks are zero everywhere, as are others in f32 then. Neither says in which dtype a
+// product is; what is negated is as narrow as before.
+void zeros_say_nothing_of_their_dtype(void**) {
+  const Values values(R"(graph looked_up
+in c: i32[64, 32]
+in x: f16[16, 64]
+l = eq(c, 3)
+m = cast(l, dtype=f16)
+z = matmul(x, m)
+n = neg(x)
+y = matmul(n, m)
+g = cast(l, dtype=f32)
+s = sum(g, axis=0)
+out z
+out y
+out s
+)",
+                      R"(mugraph looked_up
+in c: i32[64, 32]
+in x: f16[16, 64]
+tensor z: f16[16, 32]
+tensor y: f16[16, 32]
+tensor s: f32[32]
+kernel grid=[2] threads=128 {
+  c0 = load(c, x=1)
+  x0 = load(x)
+  l = eq(c0, 3)
+  m = cast(l, dtype=f16)
+  p = matmul(x0, m)
+  store(p, z, x=1)
+  n = neg(x0)
+  q = matmul(n, m)
+  store(q, y, x=1)
+  g = cast(l, dtype=f32)
+  s0 = sum(g, axis=[0])
+  store(s0, s, x=0)
+}
+out z
+out y
+out s
+)");
+  assert_text_equal(values.product("p"), "f16");
+  assert_text_equal(values.product("q"), "f16");
+}
+
 const char kAttentionGraph[] = R"(graph attention
 in q: TYPE[2, 64, 32]
 in k: TYPE[2, 32, 64]
@@ -393,6 +438,7 @@ int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(programs_of_other_inputs_are_left_alone),
                               cmocka_unit_test(moved_weights_are_invented),
                               cmocka_unit_test(normed_inputs_are_values_of_the_graph),
+                              cmocka_unit_test(zeros_say_nothing_of_their_dtype),
                               cmocka_unit_test(numerators_of_a_softmax_are_narrow),
                               cmocka_unit_test(numerators_are_as_narrow_as_the_softmax),
                               cmocka_unit_test(exponentials_above_one_are_not),

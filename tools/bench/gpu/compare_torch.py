@@ -11,6 +11,7 @@ the peers that apply to it (peers.py) interleaved, each captured in a CUDA graph
 graph takes at least if it reads what it needs and writes its outputs once (floors.py)."""
 
 import argparse
+import collections
 import concurrent.futures
 import json
 import math
@@ -216,6 +217,24 @@ def program_of(plan):
     return {part: quern("show", plan.info.key, f"--{part}").stdout.decode() for part in ("mugraph", "schedule")}
 
 
+def refusals(plan):
+    """Why programs of the plan's graph are refused on the GPU: how many for each reason."""
+    devices = json.loads(quern("show", plan.info.key, "--timings", "--json").stdout or "{}").get("timings", [])
+    return dict(collections.Counter(program["refusal"] for device in devices for program in device["programs"] if program.get("refusal")))
+
+
+def kernel_us(run, sets):
+    """[kernel, microseconds] of each launch of the plan, one after the other; the L2 cache holds what the one before has left."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for index in range(min(8, len(sets))):
+            run(sets[index], index)
+            torch.cuda.synchronize()
+    names = [launch.kernel for launch in run.plan.launches]
+    events = sorted((event for event in profile.events() if event.name in names), key=lambda event: event.time_range.start)
+    rounds = [events[at:at + len(names)] for at in range(0, len(events) - len(names) + 1, len(names))]
+    return [[name, statistics.median(events[number].time_range.elapsed_us() for events in rounds)] for number, name in enumerate(names) if rounds]
+
+
 def launch_us(run, inputs):
     """Host time of one quern_launch, for each of its kernels."""
     count = 100
@@ -269,6 +288,7 @@ def measure(path, plans, tune_seconds, floors):
     return {"graph": graph.name, "tiers": {name: plan.info.tier for name, plan in plans.items()}, "seconds": seconds,
             "launches": {name: len(plan.launches) for name, plan in plans.items()}, "program": program_of(plans["quern"]), "errors": errors,
             "first_overlaps": {name: plan.launches[0].overlaps for name, plan in plans.items()}, "times": times, "best": best,
+            "kernels": {name: kernel_us(run, sets) for name, run in quern_runs.items()}, "refused": refusals(plans["quern"]),
             "launch_us": launch_us(quern_runs["quern"], inputs), "ratio": times[best][0] / quern, "ratio_hot": times[best][1] / times["quern"][1],
             "over_baseline": {name: times["baseline"][0] / times[name][0] for name in ("modelled", "quern")}, "bytes": (read, written),
             "floors": floors and {"speed": floors.at_full_speed(read, written), "kernel": floors.kernel(read, written)}}
