@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
+#include <set>
 
 #include "core/search/pieces.h"
 #include "core/search/terms.h"
@@ -70,14 +72,16 @@ bool have_common(const Piece& first, const Piece& second) {
 
 }  // namespace
 
+bool multiplies(const Graph& graph, const Piece& piece) {
+  return std::any_of(piece.nodes.begin(), piece.nodes.end(),
+                     [&](ValueId id) { return op_info(graph.node(id).code).kind == OpKind::contraction; });
+}
+
 std::vector<std::vector<Piece>> groups_of(const Graph& graph, std::vector<Piece> pieces) {
   std::vector<std::vector<Piece>> groups;
   size_t open = 0;  // groups from here on may have more: they have nothing in common with each other
   for (Piece& piece : pieces) {
-    const bool alone =
-        !piece.outside.empty() || std::any_of(piece.nodes.begin(), piece.nodes.end(), [&](ValueId id) {
-          return op_info(graph.node(id).code).kind == OpKind::contraction;
-        });
+    const bool alone = !piece.outside.empty() || multiplies(graph, piece);
     auto size = static_cast<int>(piece.nodes.size());
     std::vector<size_t> common;
     for (size_t g = open; g < groups.size(); ++g) {
@@ -101,6 +105,79 @@ std::vector<std::vector<Piece>> groups_of(const Graph& graph, std::vector<Piece>
     groups.push_back(std::move(own));
   }
   return groups;
+}
+
+namespace {
+
+// Pieces that read a value, by their numbers; the number of pieces stands for who asks for the graph's outputs.
+std::map<ValueId, std::set<size_t>> readers_of(const Graph& graph, const std::vector<Piece>& pieces) {
+  std::map<ValueId, std::set<size_t>> readers;
+  for (size_t p = 0; p < pieces.size(); ++p)
+    for (ValueId id : pieces[p].inputs) readers[id].insert(p);
+  for (ValueId id : graph.outputs) readers[id].insert(pieces.size());
+  return readers;
+}
+
+bool is_searched_pointwise(const Graph& graph, const Piece& piece) {
+  return piece.outside.empty() && std::all_of(piece.nodes.begin(), piece.nodes.end(),
+                                              [&](ValueId id) { return is_pointwise(graph.node(id).code); });
+}
+
+bool is_searched_product(const Graph& graph, const Piece& piece) {
+  return piece.outside.empty() && multiplies(graph, piece);
+}
+
+// The product that alone reads what the piece makes.
+std::optional<size_t> product_behind(const Graph& graph, const std::vector<Piece>& pieces, size_t p,
+                                     const std::map<ValueId, std::set<size_t>>& readers) {
+  std::set<size_t> all;
+  for (ValueId id : pieces[p].outputs)
+    if (const auto own = readers.find(id); own != readers.end())
+      all.insert(own->second.begin(), own->second.end());
+  if (all.size() != 1 || *all.begin() == pieces.size()) return std::nullopt;
+  return is_searched_product(graph, pieces[*all.begin()]) ? std::optional(*all.begin()) : std::nullopt;
+}
+
+// The product that makes the last of what the piece reads, and some of it for this piece alone.
+std::optional<size_t> product_in_front(const Graph& graph, const std::vector<Piece>& pieces, size_t p,
+                                       const std::map<ValueId, std::set<size_t>>& readers) {
+  auto reads = [&](ValueId id) {
+    return std::find(pieces[p].inputs.begin(), pieces[p].inputs.end(), id) != pieces[p].inputs.end();
+  };
+  size_t last = p;
+  while (last-- > 0)
+    if (std::any_of(pieces[last].outputs.begin(), pieces[last].outputs.end(), reads)) break;
+  if (last >= p || !is_searched_product(graph, pieces[last])) return std::nullopt;
+  const bool alone = std::any_of(pieces[last].outputs.begin(), pieces[last].outputs.end(),
+                                 [&](ValueId id) { return reads(id) && readers.at(id).size() == 1; });
+  return alone ? std::optional(last) : std::nullopt;
+}
+
+}  // namespace
+
+std::vector<std::vector<Piece>> beside_products(const Graph& graph, std::vector<Piece> pieces, bool behind) {
+  const std::map<ValueId, std::set<size_t>> readers = readers_of(graph, pieces);
+  std::vector<std::vector<size_t>> groups(pieces.size());
+  std::vector<size_t> sizes;
+  for (const Piece& piece : pieces) sizes.push_back(piece.nodes.size());
+  std::vector<bool> joins(pieces.size(), false);
+  for (size_t p = 0; p < pieces.size(); ++p) {
+    if (!is_searched_pointwise(graph, pieces[p])) continue;
+    const auto product =
+        behind ? product_in_front(graph, pieces, p, readers) : product_behind(graph, pieces, p, readers);
+    if (!product || sizes[*product] + pieces[p].nodes.size() > kMostJoined) continue;
+    sizes[*product] += pieces[p].nodes.size();
+    groups[*product].push_back(p);
+    joins[p] = true;
+  }
+  std::vector<std::vector<Piece>> out;
+  for (size_t p = 0; p < pieces.size(); ++p) {
+    if (joins[p]) continue;
+    groups[p].insert(behind ? groups[p].begin() : groups[p].end(), p);
+    std::vector<Piece>& group = out.emplace_back();
+    for (size_t member : groups[p]) group.push_back(std::move(pieces[member]));
+  }
+  return out;
 }
 
 }  // namespace quern

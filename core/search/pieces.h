@@ -58,6 +58,9 @@ std::vector<Piece> pieces_of(const Graph& graph, const std::vector<ValueId>& nod
 // Pieces that have values in common in groups that may be one kernel each; those with products, and what is not searched, alone.
 // In an order in which they can run.
 std::vector<std::vector<Piece>> groups_of(const Graph& graph, std::vector<Piece> pieces);
+// Pieces with products in groups with those that compute element by element, alone for them, what they read; or, `behind`, with those
+// that read what they make for these alone. All others alone, in an order in which they can run.
+std::vector<std::vector<Piece>> beside_products(const Graph& graph, std::vector<Piece> pieces, bool behind);
 // All of these nodes as one piece, also those that have nothing but inputs in common.
 Piece joined_piece(const Graph& graph, std::vector<ValueId> nodes, int bound);
 

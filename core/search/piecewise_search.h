@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -71,8 +72,11 @@ class PiecewiseSearch {
 
   // A group in one, where that may save traffic: instead of pieces_ from `first` on, if it is faster.
   Status join(const std::vector<Piece>& group, size_t first);
-  // What pieces became that were taken apart may be in a group with others.
-  Status join_parts();
+  // What pieces became that were taken apart may be in a group with others, and products with what is computed element by element
+  // beside them.
+  Status join_pieces();
+  using Grouping = std::function<std::vector<std::vector<Piece>>(std::vector<Piece>)>;
+  Status join_groups(const Grouping& group);
   double candidate_us(const Piece& piece, const Candidate& candidate) const;
   // Of the piece with what makes its known inputs, each operator of these a piece that is left to the baseline.
   std::optional<Candidate> candidate_of_placed(const Piece& piece, const Candidate& candidate) const;

@@ -57,7 +57,7 @@ Result<SearchResult> PiecewiseSearch::run() {
       if (Status status = join(group, first); !status.ok()) return status;
   }
   if (options_.time_of)
-    if (Status status = join_parts(); !status.ok()) return status;
+    if (Status status = join_pieces(); !status.ok()) return status;
   combine();
   result_.state = print_states(unfinished_);
   result_.report.seconds = std::chrono::duration<double>(Clock::now() - start_).count();
@@ -256,16 +256,26 @@ Status PiecewiseSearch::join(const std::vector<Piece>& group, size_t first) {
   return {};
 }
 
-Status PiecewiseSearch::join_parts() {
+Status PiecewiseSearch::join_pieces() {
+  Status status =
+      join_groups([&](std::vector<Piece> pieces) { return groups_of(graph_, std::move(pieces)); });
+  for (const bool behind : {false, true})
+    if (status.ok())
+      status = join_groups(
+          [&](std::vector<Piece> pieces) { return beside_products(graph_, std::move(pieces), behind); });
+  return status;
+}
+
+Status PiecewiseSearch::join_groups(const Grouping& group) {
   const std::vector<Piece> parts = std::move(pieces_);
   const std::vector<OtherPieces> others = std::move(others_);
   pieces_.clear();
   others_.clear();
-  for (const std::vector<Piece>& group : groups_of(graph_, parts)) {
+  for (const std::vector<Piece>& own : group(parts)) {
     const size_t first = pieces_.size();
-    pieces_.insert(pieces_.end(), group.begin(), group.end());
-    if (group.size() == 1) continue;
-    if (Status status = join(group, first); !status.ok()) return status;
+    pieces_.insert(pieces_.end(), own.begin(), own.end());
+    if (own.size() == 1) continue;
+    if (Status status = join(own, first); !status.ok()) return status;
   }
   // Others for what still stands there.
   for (OtherPieces other : others) {

@@ -426,6 +426,40 @@ void groups_have_values_in_common(void**) {
   assert_true(joined.text() != joined_piece(*graph, nodes, 2).text());
 }
 
+// What computes by elements stands beside the product that alone reads it, or makes some of what it reads for it alone; what others
+// need, too, stays where it is.
+void elements_stand_beside_their_products(void**) {
+  const auto graph = parse_graph(R"(graph g
+in x: f32[64, 32]
+in y: f32[64, 32]
+in w: f32[32, 48]
+in v: f32[48, 16]
+a = exp(x)
+c = tanh(y)
+p = matmul(a, w)
+b = mul(p, p)
+q = matmul(b, v)
+e = neg(q)
+d = sum(c, axis=0)
+f = exp(c)
+g = matmul(f, w)
+h = tanh(g)
+out e, d, h, g
+)");
+  assert_ok(graph);
+  const auto grouped = [&](bool behind) {
+    std::string text;
+    for (const std::vector<Piece>& group : beside_products(*graph, cut_into_pieces(*graph, 1), behind)) {
+      for (const Piece& piece : group)
+        for (ValueId id : piece.nodes) text += graph->node(id).name;
+      text += " ";
+    }
+    return text;
+  };
+  assert_text_equal(grouped(false), "cdf g h ap bq e ");
+  assert_text_equal(grouped(true), "cdf g a h pb qe ");
+}
+
 }  // namespace
 
 }  // namespace quern
@@ -450,6 +484,7 @@ int main() {
       cmocka_unit_test(runs_begin_in_two_ways),
       cmocka_unit_test(what_leads_outside_comes_first),
       cmocka_unit_test(groups_have_values_in_common),
+      cmocka_unit_test(elements_stand_beside_their_products),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
