@@ -57,7 +57,7 @@ class ArithmeticVerifier {
   ArithmeticVerdict judge_cut(const MuGraph& mugraph, const Schedule* schedule);
   Run prepare(Instance instance, const Schedule* schedule);
   bool run_trials(const Run& usual, const Run& of_sums, ArithmeticVerdict& out);
-  static bool run_trial(const Run& run, const Trial& trial, const std::string& cls, ArithmeticVerdict& out);
+  static bool run_trial(const Run& run, Trial& trial, const std::string& cls, ArithmeticVerdict& out);
 
   const Graph& graph_;
   const ArithmeticOptions options_;
