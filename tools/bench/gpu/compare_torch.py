@@ -7,7 +7,8 @@ Starts a daemon with an empty cache of its own, which searches for all graphs wh
 a copy of a cache that `quern prewarm --wait-tier modelled` has filled, where there need be no GPU. Then, for each graph,
 tunes for --tune seconds, or for its share of what is left of --budget, and times the baseline, the plan that the model chose, the tuned one, and
 the peers that apply to it (peers.py) interleaved, each captured in a CUDA graph, with inputs that rotate over more than four times the L2 cache
-(cold) and with the same inputs again and again (hot). Writes DIR/compare.json, compare.md and compare.svg. compare.md says, too, how long each
+(cold) and with the same inputs again and again (hot). Writes DIR/compare.json, compare.md and compare.svg; in compare.json is, too, what each
+kernel of the plans takes, and why programs that tuning tried were refused. compare.md says, too, how long each
 graph takes at least if it reads what it needs and writes its outputs once (floors.py)."""
 
 import argparse
