@@ -95,18 +95,23 @@ Result<wire::JobDone> run_measure(Compiler* compiler, const OpenGraphBench& open
   options.make_solver = make_z3_solver;
   options.standing = job.standing;
   if (job.any_load) options.most_disturbance = 1;
-  auto bench = open(*graph, options.allow_tf32);
-  if (!bench) return bench.status();
+  std::unique_ptr<Bench> bench;
+  auto open_bench = [&]() -> Result<Bench*> {
+    auto opened = open(*graph, options.allow_tf32);
+    if (!opened) return opened.status();
+    bench = std::move(*opened);
+    return bench.get();
+  };
   const std::vector<Program> list = *programs;
   options.on_progress = [&](const MeasureProgress& progress) {
-    wire::JobProgress message = progress_of(progress, (*bench)->device());
+    wire::JobProgress message = progress_of(progress, bench->device());
     for (const Program& program : list)
       if (!message.plan.empty() && program.name() == message.program)
         message.cuda = cuda_of(*graph, **target, program);
     send(message);
   };
   if (compiler && compiler->fingerprint() != job.toolchain) compiler = nullptr;
-  auto result = measure(*graph, **target, std::move(*programs), compiler, **bench, options);
+  auto result = measure(*graph, **target, std::move(*programs), compiler, open_bench, options);
   if (!result) return result.status();
   if (result->end == MeasureEnd::disturbed) return Status(ErrorCode::BUSY, result->reason);
   if (result->end == MeasureEnd::lost)

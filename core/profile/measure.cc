@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "core/base/facts.h"
@@ -37,21 +38,24 @@ double seconds_since(Clock::time_point start) {
 class Race {
  public:
   Race(const Graph& graph, const Target& target, std::vector<Program> programs, Compiler* compiler,
-       Bench& bench, const MeasureOptions& options)
+       const MeasureOptions& options)
       : options_(options),
+        graph_(graph),
+        target_(target),
         compiles_(compiler != nullptr),
-        bench_(bench),
         programs_(std::move(programs)),
         timings_(programs_.size()),
         workshop_(graph, target, programs_, compiler,
-                  {options.jobs, options.allow_tf32, options.make_solver}),
-        kernels_(graph, target, bench) {
+                  {options.jobs, options.allow_tf32, options.make_solver}) {
     for (size_t i = 0; i < programs_.size(); ++i) timings_[i].program = programs_[i].name();
   }
 
   // programs_[0] is the baseline's, and what stands is it or programs_[1].
-  MeasureResult run() {
-    result_.device = bench_.device();
+  MeasureResult run(Bench& bench) {
+    bench_ = &bench;
+    kernels_.emplace(graph_, target_, bench);
+    start_ = Clock::now();
+    result_.device = bench_->device();
     if (is_quiet()) {
       admit_anchors();
       if (going()) try_candidates();
@@ -94,7 +98,7 @@ class Race {
 
   bool is_quiet() {
     if (options_.most_disturbance >= 1) return true;
-    const Result<double> disturbance = bench_.disturbance();
+    const Result<double> disturbance = bench_->disturbance();
     if (!disturbance) {
       end(MeasureEnd::lost, disturbance.status().message());
       return false;
@@ -125,12 +129,12 @@ class Race {
     entrant->number = made.number;
     entrant->plan = std::move(*made.plan);
     entrant->tf32 = made.tf32;
-    const Result<uint32_t> id = bench_.add(entrant->plan, entrant->tf32);
+    const Result<uint32_t> id = bench_->add(entrant->plan, entrant->tf32);
     if (!id) return refuse(made.number, id.status()), nullptr;
     entrant->id = *id;
-    Result<Bench::Check> check = bench_.check(*id);
+    Result<Bench::Check> check = bench_->check(*id);
     if (!check || !check->wrong.empty()) {
-      bench_.remove(*id);
+      bench_->remove(*id);
       if (!check)
         refuse(made.number, check.status());
       else
@@ -146,9 +150,9 @@ class Race {
   }
 
   void race_kernels(const Entrant& entrant, const std::map<size_t, LaunchRange>& launches) {
-    const bool may_time = kernels_.seconds() <= kKernelShare * seconds_since(start_);
-    const Status status = kernels_.enter(entrant.number, programs_[entrant.number], entrant.plan,
-                                         entrant.tf32, launches, may_time);
+    const bool may_time = kernels_->seconds() <= kKernelShare * seconds_since(start_);
+    const Status status = kernels_->enter(entrant.number, programs_[entrant.number], entrant.plan,
+                                          entrant.tf32, launches, may_time);
     if (!status.ok()) end(MeasureEnd::lost, status.message());
   }
 
@@ -170,7 +174,7 @@ class Race {
 
   void try_candidates() {
     while (going()) {
-      if (seconds_left() <= (kernels_.knows_better() ? longest_making_ : 0)) {
+      if (seconds_left() <= (kernels_->knows_better() ? longest_making_ : 0)) {
         budget_spent_ = true;
         return;
       }
@@ -195,7 +199,7 @@ class Race {
   void try_best_kernels() {
     workshop_.end();
     if (!compiles_ || seconds_left() < longest_making_ / 2) return;
-    std::optional<Program> program = kernels_.best();
+    std::optional<Program> program = kernels_->best();
     if (!program) return;
     MadeProgram made = workshop_.make(*program, programs_.size());
     workshop_.stop();
@@ -208,8 +212,8 @@ class Race {
   // Has launches wait where that is faster: in the end all that may gain, before that clusters, while there is time.
   void settle(Entrant& entrant, bool in_the_end) {
     TimedProgram settled{entrant.id, entrant.plan, entrant.tf32, {}};
-    in_the_end ? settle_launches(bench_, settled)
-               : settle_clusters(bench_, settled, [&] { return going() && seconds_left() > 0; });
+    in_the_end ? settle_launches(*bench_, settled)
+               : settle_clusters(*bench_, settled, [&] { return going() && seconds_left() > 0; });
     entrant.id = settled.id;
     entrant.plan = std::move(settled.plan);
     if (!settled.time.cold.empty()) note_time(entrant, std::move(settled.time));
@@ -220,7 +224,7 @@ class Race {
     std::vector<Entrant*> pair{entrant};
     if (best_) pair.insert(pair.begin(), best_);
     if (!time(pair, kQuickRounds) || !is_here(entrant)) return;
-    if (kernels_.crowd(entrant->number, best_ ? best_->cold() : entrant->cold())) settle(*entrant, false);
+    if (kernels_->crowd(entrant->number, best_ ? best_->cold() : entrant->cold())) settle(*entrant, false);
     note_model(*entrant);
     if (best_ && entrant->cold() > kFarBehind * best_->cold()) return drop(entrant);
     if (best_ && !(entrant->cold() < best_->cold())) return;
@@ -262,7 +266,7 @@ class Race {
                        [&](const auto& each) { return each.get() == entrant; });
   }
   void drop(Entrant* entrant) {
-    bench_.remove(entrant->id);
+    bench_->remove(entrant->id);
     if (entrant == baseline_) baseline_ = nullptr;
     if (entrant == standing_) standing_ = baseline_;
     if (entrant == best_) best_ = nullptr;
@@ -275,7 +279,7 @@ class Race {
       std::vector<uint32_t> ids;
       for (const Entrant* each : together) ids.push_back(each->id);
       const auto start = Clock::now();
-      Result<std::vector<Bench::Time>> times = bench_.time(ids, rounds);
+      Result<std::vector<Bench::Time>> times = bench_->time(ids, rounds);
       if (!times && times.status().code() == ErrorCode::NO_DEVICE) {
         end(MeasureEnd::lost, times.status().message());
         return false;
@@ -302,14 +306,14 @@ class Race {
     timing.cold_ns = 1e3 * entrant.cold();
     timing.hot_ns = 1e3 * median(entrant.time.hot);
     timing.samples = static_cast<uint32_t>(entrant.time.cold.size());
-    kernels_.timed(entrant.number, entrant.cold());
+    kernels_->timed(entrant.number, entrant.cold());
   }
   // One of several hung or faulted: each by itself shows which.
   void drop_culprits(std::vector<Entrant*>& together, const Status& status) {
     std::vector<Entrant*> right;
     for (Entrant* each : together) {
       Status own = status;
-      if (together.size() > 1 && !over_) own = bench_.time({&each->id, 1}, 1).status();
+      if (together.size() > 1 && !over_) own = bench_->time({&each->id, 1}, 1).status();
       if (own.ok() && right.size() + 1 < together.size()) {
         right.push_back(each);
         continue;
@@ -408,7 +412,7 @@ class Race {
            (entrant.number == combined_ ? ", of the fastest kernels of others," : "");
   }
   Plan measured(const Entrant& entrant) const {
-    return measured_plan({entrant.plan, entrant.check, entrant.time}, bench_.device(),
+    return measured_plan({entrant.plan, entrant.check, entrant.time}, bench_->device(),
                          baseline_ ? baseline_->cold() : 0);
   }
 
@@ -441,7 +445,7 @@ class Race {
     }
     result_.report += std::string(measure_end_name(result_.end)) + ": " + result_.reason + "\n";
     if (combined_ && winner_ != combined_) forget_combined();
-    for (const auto& each : entrants_) bench_.remove(each->id);
+    for (const auto& each : entrants_) bench_->remove(each->id);
     entrants_.clear();
     result_.programs = std::move(programs_);
   }
@@ -462,14 +466,16 @@ class Race {
   }
 
   const MeasureOptions& options_;
+  const Graph& graph_;
+  const Target& target_;
   const bool compiles_;
-  Bench& bench_;
-  const Clock::time_point start_ = Clock::now();
+  Bench* bench_ = nullptr;
+  Clock::time_point start_;
   std::vector<Program> programs_;
   std::vector<ProgramTiming> timings_;  // of each program
   std::set<size_t> tried_;
   Workshop workshop_;
-  KernelRace kernels_;
+  std::optional<KernelRace> kernels_;
   double longest_making_ = 0;                       // seconds
   std::vector<std::unique_ptr<Entrant>> entrants_;  // that are right and not far behind
   Entrant *baseline_ = nullptr, *standing_ = nullptr, *best_ = nullptr;
@@ -485,7 +491,7 @@ class Race {
 }  // namespace
 
 Result<MeasureResult> measure(const Graph& graph, const Target& target, std::vector<Program> programs,
-                              Compiler* compiler, Bench& bench, const MeasureOptions& options) {
+                              Compiler* compiler, const GetBench& open, const MeasureOptions& options) {
   auto move_to_front = [&](const Hash128& name, size_t from) {
     const auto found = std::find_if(programs.begin() + static_cast<ptrdiff_t>(from), programs.end(),
                                     [&](const Program& each) { return each.name() == name; });
@@ -496,7 +502,11 @@ Result<MeasureResult> measure(const Graph& graph, const Target& target, std::vec
   if (!move_to_front(Program{}.name(), 0)) programs.insert(programs.begin(), Program{});
   if (options.standing != Program{}.name() && !move_to_front(options.standing, 1))
     return Status(ErrorCode::INVALID_ARGUMENT, "the program that stands is not in the list");
-  return Race(graph, target, std::move(programs), compiler, bench, options).run();
+  // Compilers are at work meanwhile.
+  Race race(graph, target, std::move(programs), compiler, options);
+  const Result<Bench*> bench = open();
+  if (!bench) return bench.status();
+  return race.run(**bench);
 }
 
 }  // namespace quern

@@ -72,10 +72,13 @@ struct MeasureResult {
   std::string report;  // a line a program
 };
 
+// Opens the bench, which takes as long as the graph's reference takes to compile. The caller's, it must outlive the call.
+using GetBench = std::function<Result<Bench*>()>;
+
 // `programs`, best first, with the baseline's among them or added to them. Those without code are compiled if
 // there is a compiler, which may be null. What goes wrong with a program or with the GPU is in the result;
-// INVALID_ARGUMENT when the list is of no use.
+// INVALID_ARGUMENT when the list is of no use, and what opening the bench says.
 Result<MeasureResult> measure(const Graph& graph, const Target& target, std::vector<Program> programs,
-                              Compiler* compiler, Bench& bench, const MeasureOptions& options);
+                              Compiler* compiler, const GetBench& open, const MeasureOptions& options);
 
 }  // namespace quern

@@ -1,7 +1,9 @@
 // Which program of a list wins, and which never does, on a GPU that does what the test says.
 #include "core/profile/measure.h"
 
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "core/base/facts.h"
 #include "core/base/hash.h"
@@ -64,12 +66,16 @@ struct Measured : MeasureResult {
   }
 };
 
+GetBench opened(FakeBench& bench) {
+  return [&]() -> Result<Bench*> { return &bench; };
+}
+
 Measured run(FakeBench& bench, const std::vector<Program>& list, MeasureOptions options = {},
              Compiler* compiler = nullptr) {
   Measured out;
   if (!options.cancel) options.jobs = 1;  // then programs come in their order
   options.on_progress = [&](const MeasureProgress& progress) { out.progress.push_back(progress); };
-  auto result = measure(test_graph(), target(), list, compiler, bench, options);
+  auto result = measure(test_graph(), target(), list, compiler, opened(bench), options);
   assert_ok(result);
   static_cast<MeasureResult&>(out) = std::move(*result);
   if (getenv("SHOW_REPORT")) print_message("%s", out.report.c_str());
@@ -369,7 +375,7 @@ void code_is_made_from_the_texts(void**) {
   FakeBench bench;
   bench.programs[found->plan.cubin].us = 5;
   const int before = compiler.compiles;
-  auto result = measure(*graph, target(), list, &compiler, bench, {});
+  auto result = measure(*graph, target(), list, &compiler, opened(bench), {});
   assert_ok(result);
   assert_int_equal(compiler.compiles - before, 2);
   auto plan = decode_plan(result->plan);
@@ -379,7 +385,7 @@ void code_is_made_from_the_texts(void**) {
   for (const std::string& fault : certificate_faults(*plan, source, Depth::program)) fail_test(fault);
   // With the code that came back nothing is compiled again, and the baseline can win, too.
   bench.programs[found->plan.cubin].us = 50;
-  result = measure(*graph, target(), result->programs, nullptr, bench, {});
+  result = measure(*graph, target(), result->programs, nullptr, opened(bench), {});
   assert_ok(result);
   plan = decode_plan(result->plan);
   assert_ok(plan);
@@ -388,6 +394,36 @@ void code_is_made_from_the_texts(void**) {
   for (const std::string& fault :
        certificate_faults(*plan, {print_graph(*graph), "", "", ""}, Depth::program))
     fail_test(fault);
+}
+
+// The reference takes long to compile: programs are compiled meanwhile, and that is not of the budget.
+void programs_are_compiled_while_the_bench_opens(void**) {
+  const auto graph = parse_graph(read_test_file(test_root() / "examples/lora_b1.qg"));
+  assert_ok(graph);
+  FakeCompiler compiler;
+  const std::vector<Program> list = {{"", "", 0, ""}};
+  FakeBench bench;
+  MeasureOptions options;
+  options.budget = std::chrono::milliseconds(200);
+  const auto result = measure(
+      *graph, target(), list, &compiler,
+      [&]() -> Result<Bench*> {
+        const auto begin = std::chrono::steady_clock::now();
+        while (compiler.compiles == 0 || std::chrono::steady_clock::now() - begin < 2 * options.budget) {
+          if (std::chrono::steady_clock::now() - begin > std::chrono::seconds(20))
+            fail_test("nothing is compiled while the bench opens");
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        return &bench;
+      },
+      options);
+  assert_ok(result);
+  assert_int_equal(result->end, MeasureEnd::finished);
+  // What cannot be opened is said, and nothing is left running.
+  const auto failed = measure(
+      *graph, target(), list, &compiler,
+      []() -> Result<Bench*> { return Status(ErrorCode::NO_DEVICE, "there is none"); }, options);
+  assert_error(failed, ErrorCode::NO_DEVICE, "there is none");
 }
 
 Graph two_products() {
@@ -424,7 +460,7 @@ void the_best_kernels_make_a_program(void**) {
   bench.launch_us = us_of_shape;
   MeasureOptions options;
   options.budget = std::chrono::minutes(3);
-  const auto result = measure(graph, target(), found->programs, &compiler, bench, options);
+  const auto result = measure(graph, target(), found->programs, &compiler, opened(bench), options);
   assert_ok(result);
   assert_int_equal(result->end, MeasureEnd::finished);
   assert_int_equal(result->programs.size(), found->programs.size() + 1);
@@ -464,7 +500,7 @@ void launches_that_crowd_wait(void**) {
   };
   MeasureOptions options;
   options.budget = std::chrono::minutes(3);
-  const auto result = measure(graph, target(), found->programs, &compiler, bench, options);
+  const auto result = measure(graph, target(), found->programs, &compiler, opened(bench), options);
   assert_ok(result);
   const auto plan = decode_plan(result->plan);
   assert_ok(plan);
@@ -531,6 +567,7 @@ int main() {
       cmocka_unit_test(a_busy_gpu_is_not_measured),
       cmocka_unit_test(a_lost_gpu_refuses_no_program),
       cmocka_unit_test(programs_without_code_need_a_compiler),
+      cmocka_unit_test(programs_are_compiled_while_the_bench_opens),
       cmocka_unit_test(code_is_made_from_the_texts),
       cmocka_unit_test(the_best_kernels_make_a_program),
       cmocka_unit_test(launches_that_crowd_wait),
