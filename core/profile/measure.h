@@ -81,4 +81,11 @@ using GetBench = std::function<Result<Bench*>()>;
 Result<MeasureResult> measure(const Graph& graph, const Target& target, std::vector<Program> programs,
                               Compiler* compiler, const GetBench& open, const MeasureOptions& options);
 
+// On a bench that is open.
+inline Result<MeasureResult> measure(const Graph& graph, const Target& target, std::vector<Program> programs,
+                                     Compiler* compiler, Bench& bench, const MeasureOptions& options) {
+  return measure(
+      graph, target, std::move(programs), compiler, [&]() -> Result<Bench*> { return &bench; }, options);
+}
+
 }  // namespace quern

@@ -66,16 +66,12 @@ struct Measured : MeasureResult {
   }
 };
 
-GetBench opened(FakeBench& bench) {
-  return [&]() -> Result<Bench*> { return &bench; };
-}
-
 Measured run(FakeBench& bench, const std::vector<Program>& list, MeasureOptions options = {},
              Compiler* compiler = nullptr) {
   Measured out;
   if (!options.cancel) options.jobs = 1;  // then programs come in their order
   options.on_progress = [&](const MeasureProgress& progress) { out.progress.push_back(progress); };
-  auto result = measure(test_graph(), target(), list, compiler, opened(bench), options);
+  auto result = measure(test_graph(), target(), list, compiler, bench, options);
   assert_ok(result);
   static_cast<MeasureResult&>(out) = std::move(*result);
   if (getenv("SHOW_REPORT")) print_message("%s", out.report.c_str());
@@ -375,7 +371,7 @@ void code_is_made_from_the_texts(void**) {
   FakeBench bench;
   bench.programs[found->plan.cubin].us = 5;
   const int before = compiler.compiles;
-  auto result = measure(*graph, target(), list, &compiler, opened(bench), {});
+  auto result = measure(*graph, target(), list, &compiler, bench, {});
   assert_ok(result);
   assert_int_equal(compiler.compiles - before, 2);
   auto plan = decode_plan(result->plan);
@@ -385,7 +381,7 @@ void code_is_made_from_the_texts(void**) {
   for (const std::string& fault : certificate_faults(*plan, source, Depth::program)) fail_test(fault);
   // With the code that came back nothing is compiled again, and the baseline can win, too.
   bench.programs[found->plan.cubin].us = 50;
-  result = measure(*graph, target(), result->programs, nullptr, opened(bench), {});
+  result = measure(*graph, target(), result->programs, nullptr, bench, {});
   assert_ok(result);
   plan = decode_plan(result->plan);
   assert_ok(plan);
@@ -460,7 +456,7 @@ void the_best_kernels_make_a_program(void**) {
   bench.launch_us = us_of_shape;
   MeasureOptions options;
   options.budget = std::chrono::minutes(3);
-  const auto result = measure(graph, target(), found->programs, &compiler, opened(bench), options);
+  const auto result = measure(graph, target(), found->programs, &compiler, bench, options);
   assert_ok(result);
   assert_int_equal(result->end, MeasureEnd::finished);
   assert_int_equal(result->programs.size(), found->programs.size() + 1);
@@ -500,7 +496,7 @@ void launches_that_crowd_wait(void**) {
   };
   MeasureOptions options;
   options.budget = std::chrono::minutes(3);
-  const auto result = measure(graph, target(), found->programs, &compiler, opened(bench), options);
+  const auto result = measure(graph, target(), found->programs, &compiler, bench, options);
   assert_ok(result);
   const auto plan = decode_plan(result->plan);
   assert_ok(plan);
