@@ -296,14 +296,16 @@ bool ArithmeticVerifier::run_trial(const Run& run, Trial& trial, const std::stri
     if (cls == kOverflow && infinities_fit(run.trials.outputs[i].dtype, (*actual)[i], trial.expected[i]))
       continue;
     auto compared = [&] { return compare(run.trials.outputs[i], (*actual)[i], trial.expected[i]); };
-    auto is_near = [](const Comparison& found) { return found.acceptable && found.worst <= kMostOfBound; };
+    auto is_far_enough = [](const Comparison& found) {
+      return found.acceptable && found.worst <= kMostOfBound;
+    };
     Comparison found = compared();
-    if (!is_near(found) && found.worst < kSampledBound && run.trials.widen(trial)) found = compared();
+    if (!is_far_enough(found) && found.worst < kSampledBound && run.trials.widen(trial)) found = compared();
     if (found.worst > out.largest) {
       out.largest = found.worst;
       out.largest_class = cls;
     }
-    if (is_near(found)) continue;
+    if (is_far_enough(found)) continue;
     out.verdict = Verdict::rejected;
     out.reason = "output " + std::to_string(i) + " " +
                  (found.acceptable ? "is too near its bound to stay within on more elements" : found.what);

@@ -348,8 +348,8 @@ class Shrinker {
   std::vector<Graph> kernel_graphs_;
   std::vector<GraphExtents> kernels_;
   std::vector<std::vector<Var>> axes_;  // by kernel: x, y, z, cluster, loop
-  std::vector<std::array<std::optional<Var>, kGridAxes + 1>>
-      uneven_;  // and the tiles of these that are not even
+  // And the tiles of these that are not even.
+  std::vector<std::array<std::optional<Var>, kGridAxes + 1>> uneven_;
   std::map<Var, std::set<int64_t>> cuts_;
   std::map<Var, std::vector<Var>> pieces_;
 };

@@ -39,7 +39,6 @@ constexpr std::chrono::milliseconds kBaselineLimit{300};  // for the proof of a 
 constexpr double kSpillCost = 1.5;                        // what a suspect is expected to lose
 constexpr double kRegisterBytes = 255 * 4;                // of a thread, at most
 constexpr size_t kMostRankings = 4;                       // behind the first
-constexpr size_t kExact = 6;  // programs without split operands, of those that are listed
 constexpr const char* kCrowded = "registers are not enough for it";
 constexpr const char* kUnfit = "one of its kernels did not fit in another program";
 constexpr const char* kSpillsBesideWgmma =
@@ -468,7 +467,7 @@ class OptimizeRun {
   std::optional<Ranking> ranking_;  // of its candidates
   double baseline_us_ = 0;  // by the model
   std::vector<Implementation> ranked_;
-  bool tapered_ = true;                     // as Ranking::rank has it
+  bool tapered_ = true;                     // Ranking::rank
   std::vector<bool> refused_;               // by rank
   size_t looked_at_ = 0, rankings_ = 0;     // ranks, by try_all; how often what was left was ranked anew
   std::set<Hash128> sources_;               // of programs that were emitted

@@ -9,7 +9,7 @@ namespace quern {
 
 namespace {
 
-constexpr size_t kExact = 6;  // programs without split operands, at most
+constexpr size_t kExact = 6;  // programs without 3xTF32, at most
 
 // One of each after the other, until one list has no more.
 std::vector<Implementation> in_turn(const std::vector<Implementation>& a,
@@ -35,7 +35,7 @@ void ProgramList::add(const std::vector<Implementation>& programs, size_t most) 
   }
 }
 
-std::vector<Implementation> ProgramList::without_splits(const Implementation& first) {
+std::vector<Implementation> ProgramList::without_tf32x3(const Implementation& first) {
   const std::vector<KernelSchedule>& kernels = first.schedule.kernels;
   if (std::none_of(kernels.begin(), kernels.end(), [](const KernelSchedule& each) { return each.tf32x3; }))
     return {};
@@ -49,7 +49,7 @@ std::vector<Implementation> ProgramList::without_splits(const Implementation& fi
 std::vector<Program> ProgramList::of(const std::vector<Implementation>& ranked, size_t candidate, size_t most,
                                      size_t varied) {
   if (ranked.empty()) return {};
-  const std::vector<Implementation> exact = without_splits(ranked[0]);
+  const std::vector<Implementation> exact = without_tf32x3(ranked[0]);
   add(in_turn(ranking_.vary_all(candidate, constraints_, varied, refuse_), ranked),
       most - std::min({most, exact.size(), kExact}));
   add(exact, most);

@@ -28,14 +28,14 @@ class ProgramList {
         sources_(sources) {}
 
   // At most `most`, without code: those that are ranked in turn with up to `varied` ones that vary all kernels of this candidate.
-  // Where the first splits operands of f32 products, whose errors may turn out to be too large, some that do not are the last.
+  // Where the first has f32 products by 3xTF32, whose errors may turn out to be too large, the last are some with exact ones.
   std::vector<Program> of(const std::vector<Implementation>& ranked, size_t candidate, size_t most,
                           size_t varied);
 
  private:
   // Schedules may differ in what the emitter makes nothing of.
   void add(const std::vector<Implementation>& programs, size_t most);
-  std::vector<Implementation> without_splits(const Implementation& first);
+  std::vector<Implementation> without_tf32x3(const Implementation& first);
 
   const Graph& graph_;
   const std::vector<Candidate>& candidates_;

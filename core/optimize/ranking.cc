@@ -23,7 +23,7 @@ namespace {
 
 // Of an implementation that resembles others: it counts as so much slower for each of these in front of it.
 constexpr double kResemblance = 0.03;
-// Schedules of a candidate, however far behind it is.
+// Schedules of a candidate, however far behind it is, where the list is tapered.
 constexpr size_t kFewest = 8;
 // Schedules that are looked at for each that is taken.
 constexpr size_t kMostSeen = 16;

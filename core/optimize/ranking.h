@@ -22,7 +22,8 @@ class Ranking {
  public:
   Ranking(const Graph& graph, const std::vector<Candidate>& candidates, const Target& target,
           const EnumeratorOptions& options = {});
-  // As rank_implementations(). `tapered`: of the n-th candidate at most `most` / n, as what is far behind is hardly ever tried.
+  // As rank_implementations(). `tapered`: of the n-th candidate at most `most` / n, but 8, as what is
+  // far behind is hardly ever tried.
   std::vector<Implementation> rank(const Constraints& constraints, size_t most,
                                    const RefuseKernel& refuse = {}, bool tapered = false);
   // For timing kernel by kernel: programs of one candidate of which the first has the second best schedule of every kernel, the next

@@ -29,8 +29,8 @@ double estimate_registers(const RegisterNeeds& needs, const KernelSchedule& sche
   if (schedule.stages == 0) own += needs.loaded * (schedule.prefetch ? 0.88 : 0.1);
   const double room = static_cast<double>(schedule.most_registers()) - own;
   own += std::clamp(kHoisted * needs.once_fragments, 0.0, std::max(0.0, room));
-  own +=
-      needs.once_loaded > kMostUnrolled ? needs.once_loaded : needs.parted;  // the former: an array in memory
+  // What is not unrolled is an array in memory.
+  own += needs.once_loaded > kMostUnrolled ? needs.once_loaded : needs.parted;
   return std::max(own, kFixed + needs.before_loop);
 }
 

@@ -36,6 +36,11 @@ std::vector<std::vector<ValueId>> drawn_forward(const Graph& graph,
 
 }  // namespace
 
+int64_t count_products(const Graph& graph, const std::vector<ValueId>& nodes) {
+  return std::count_if(nodes.begin(), nodes.end(),
+                       [&](ValueId id) { return op_info(graph.node(id).code).kind == OpKind::contraction; });
+}
+
 std::vector<std::vector<std::vector<ValueId>>> runs_of(const Graph& graph, const Piece& piece) {
   std::vector<std::vector<ValueId>> runs;
   std::vector<ValueId> views;  // of what earlier runs or nobody made: with the first one that comes behind
@@ -70,12 +75,9 @@ bool have_common(const Piece& first, const Piece& second) {
          std::any_of(first.outputs.begin(), first.outputs.end(), reads);
 }
 
-}  // namespace
+bool multiplies(const Graph& graph, const Piece& piece) { return count_products(graph, piece.nodes) > 0; }
 
-bool multiplies(const Graph& graph, const Piece& piece) {
-  return std::any_of(piece.nodes.begin(), piece.nodes.end(),
-                     [&](ValueId id) { return op_info(graph.node(id).code).kind == OpKind::contraction; });
-}
+}  // namespace
 
 std::vector<std::vector<Piece>> groups_of(const Graph& graph, std::vector<Piece> pieces) {
   std::vector<std::vector<Piece>> groups;

@@ -35,6 +35,7 @@ struct Piece {
 };
 
 inline constexpr int64_t kMostProducts = 3;  // of what is searched whole
+int64_t count_products(const Graph& graph, const std::vector<ValueId>& nodes);
 inline constexpr int kMostJoined = 48;  // operators of pieces that are joined, or compute element by element
 
 // Pieces in an order in which they can run. No piece needs more than `bound` operators as it is written, or eleven more

@@ -60,7 +60,7 @@ class PiecewiseSearch {
   double side_by_side_us(const Piece& piece) const;
   // In one piece, or one for each output.
   Result<Partition> in_one(const std::vector<Piece>& pieces);
-  int64_t products(const std::vector<ValueId>& nodes) const;
+  int64_t products(const std::vector<ValueId>& nodes) const { return count_products(graph_, nodes); }
   // The fastest choice of where runs are parted, by dynamic programming; nothing if each has more products than a piece may.
   Result<std::optional<Partition>> best_of_runs(const std::vector<std::vector<ValueId>>& runs);
   // Whole, or parted between its runs or behind its reductions. What is near the floor already stays whole, unless it has

@@ -178,11 +178,6 @@ auto PiecewiseSearch::in_one(const std::vector<Piece>& pieces) -> Result<Partiti
   return out;
 }
 
-int64_t PiecewiseSearch::products(const std::vector<ValueId>& nodes) const {
-  return std::count_if(nodes.begin(), nodes.end(),
-                       [&](ValueId id) { return op_info(graph_.node(id).code).kind == OpKind::contraction; });
-}
-
 auto PiecewiseSearch::best_of_runs(const std::vector<std::vector<ValueId>>& runs)
     -> Result<std::optional<Partition>> {
   const size_t count = runs.size();
